@@ -1,0 +1,162 @@
+"""`maad validate` and `maad reindex`: the state of a whole project."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from maadd.cli.output import fail, json_option, print_json, wants_json, warn
+from maadd.cli.targets import project_and_settings, target_options
+from maadd.protocol.errors import MaadError, MaadErrors
+
+if TYPE_CHECKING:
+    from maadd.cli.oneshot import OneShot
+
+
+@click.command("validate")
+@target_options
+@click.argument("doc_id", metavar="[ID]", required=False)
+@json_option
+def validate_command(doc_id: str | None, as_json: bool) -> int:
+    """Check stored records against the schemas of today.
+
+    Exit code 1 when a record is invalid, or a file is none.
+    """
+    root, settings = project_and_settings()
+    from maadd.cli.oneshot import open_project
+
+    try:
+        with _progress(), open_project(root, settings, warn=warn) as project:
+            unreadable = project.call("maad_reindex", {})["errors"]
+            args = {} if doc_id is None else {"docId": doc_id}
+            report = project.call("maad_validate", args)
+    except MaadErrors as failure:
+        fail(failure)
+    if doc_id is not None:
+        unreadable = []
+    if unreadable:
+        report["notIndexed"] = unreadable
+    if wants_json(as_json):
+        print_json(report)
+    else:
+        _print_validation(report, unreadable)
+    return 1 if report["invalid"] or unreadable else 0
+
+
+@click.command("reindex")
+@target_options
+@click.option("--force", is_flag=True, help="Read every file, changed or not.")
+@click.option("--prune", is_flag=True, help="Also drop rows under folders that are empty or gone.")
+@click.option("--yes", is_flag=True, help="With --prune: do not ask.")
+@click.option("--embeddings", is_flag=True, help="Also rebuild the semantic index.")
+@json_option
+def reindex_command(force: bool, prune: bool, yes: bool, embeddings: bool, as_json: bool) -> int:
+    """Bring the index up to date with the files, and SCHEMA.md with the index.
+
+    Exit code 1 when a file could not be indexed.
+    """
+    root, settings = project_and_settings()
+    from maadd.cli.oneshot import open_project
+
+    args: dict[str, Any] = {"force": force, "embeddings": embeddings}
+    if prune:
+        args |= {"prune": True, "confirm": yes}
+    try:
+        # The warnings stand in the report.
+        with open_project(root, settings, warn=lambda _text: None) as project:
+            with _progress():
+                report = project.call("maad_reindex", args)
+            would = report.get("wouldPrune", {"count": 0, "ids": []})
+            if would["count"] and _may_prune(would):
+                with _progress():
+                    report = project.call("maad_reindex", args | {"confirm": True})
+            page = _write_page(root, project)
+    except MaadErrors as failure:
+        fail(failure)
+    if page is not None:
+        warn(page)
+    if wants_json(as_json):
+        print_json(report)
+    else:
+        _print_reindex(report)
+    return 1 if report["errors"] else 0
+
+
+def _write_page(root: str, project: OneShot) -> str | None:
+    """`SCHEMA.md`; why it could not be written, which is no failure of the index."""
+    from contextlib import closing
+
+    from maadd.cli.schema_page import write_schema_page
+    from maadd_worker.disk.root import ProjectRoot
+    from maadd_worker.schema.model import load_model
+
+    types = project.call("maad_describe", {})["registryTypes"]
+    counts = {row["type"]: row["docCount"] for row in types}
+    with closing(ProjectRoot.open(root)) as folder:
+        try:
+            write_schema_page(folder, load_model(folder), counts)
+        except MaadError as failure:
+            return failure.message
+    return None
+
+
+def _may_prune(would: dict[str, Any]) -> bool:
+    """Show what would go, and ask; without a terminal there is nobody to ask."""
+    click.echo(f"{would['count']} rows have no file any more:", err=True)
+    for doc_id in would["ids"]:
+        click.echo(f"  {doc_id}", err=True)
+    if not sys.stdin.isatty():
+        click.echo("nothing was removed; add --yes to remove them", err=True)
+        return False
+    return click.confirm("Remove them from the index?", err=True)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[None]:
+    """A bar that moves while a terminal waits, on standard error."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        bar.add_task("indexing", total=None)
+        yield
+
+
+def _print_validation(report: dict[str, Any], unreadable: list[dict[str, Any]]) -> None:
+    click.echo(f"{report['total']} records: {report['valid']} valid, {report['invalid']} invalid")
+    for record in report["errors"]:
+        click.echo(f"\n{record['docId']}")
+        for error in record["errors"]:
+            click.echo(f"  {error['field'] or '-'}: {error['message']}")
+    _print_file_errors(unreadable)
+
+
+def _print_reindex(report: dict[str, Any]) -> None:
+    click.echo(
+        f"{report['scanned']} files: {report['indexed']} indexed, {report['skipped']} unchanged, "
+        f"{len(report['errors'])} failed"
+    )
+    if report.get("rebuiltTypes"):
+        click.echo(f"rebuilt types: {', '.join(report['rebuiltTypes'])}")
+    if report.get("partial"):
+        click.echo(f"indexed in part, too many annotations: {report['partial']}")
+    if report.get("pruned"):
+        click.echo(f"removed, file gone: {report['pruned']}")
+    for warning in report.get("warnings", ()):
+        click.echo(f"warning: {warning}")
+    _print_file_errors(report["errors"])
+
+
+def _print_file_errors(errors: list[dict[str, Any]]) -> None:
+    for error in errors:
+        where = error.get("location")
+        place = f"{where['file']}:{where['line']}:{where['col']}: " if where else ""
+        click.echo(f"\n{place}{error['code']}: {error['message']}")

@@ -1,0 +1,205 @@
+"""`maad get`, `query`, `create` and `update`: the records of one project."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from maadd.cli.fields import parse_fields, parse_filters
+from maadd.cli.output import (
+    accept_json,
+    fail,
+    json_option,
+    print_json,
+    print_table,
+    wants_json,
+    warn,
+)
+from maadd.cli.targets import project_and_settings, target_options
+from maadd.protocol.errors import MaadErrors
+
+if TYPE_CHECKING:
+    from maadd.cli.oneshot import OneShot
+
+_TABLE_FIELDS = 4
+"""Columns a table shows unasked, besides the id."""
+
+_FIELD_HELP = "A text field; [a,b] makes a list. Repeatable."
+_JSON_FIELD_HELP = "A typed field, for example minutes=41. Repeatable."
+
+
+@click.command("get")
+@target_options
+@click.argument("doc_id", metavar="ID")
+@click.argument("depth", type=click.Choice(("hot", "warm", "cold", "full")), default="hot")
+@click.argument("block", required=False)
+@accept_json
+def get_command(doc_id: str, depth: str, block: str | None) -> None:
+    """Print one record as JSON.
+
+    \b
+    hot    its fields (the default)
+    warm   its fields and the section BLOCK, named by id or heading
+    cold   its fields and the whole body
+    full   its fields, what they refer to, and what refers to it
+    """
+    if block is not None and depth != "warm":
+        raise click.UsageError("a section is read at depth warm: maad get ID warm BLOCK")
+    args = {"docId": doc_id, "depth": depth} | ({} if block is None else {"block": block})
+    print_json(_call("maad_get", args))
+
+
+@click.command("query")
+@target_options
+@click.argument("doc_type", metavar="TYPE")
+@click.option("--filter", "filters", multiple=True, metavar="K=V", help="Field K is V. Repeatable.")
+@click.option("--fields", metavar="LIST", help="Indexed fields to print, with commas between.")
+@click.option("--sort", metavar="FIELD", help="An indexed field, or for example updatedAt.")
+@click.option("--order", type=click.Choice(("asc", "desc")), default="asc", show_default=True)
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
+@click.option("--offset", type=click.IntRange(min=0), default=0, show_default=True)
+@json_option
+def query_command(
+    doc_type: str,
+    filters: tuple[str, ...],
+    fields: str | None,
+    sort: str | None,
+    order: str,
+    limit: int,
+    offset: int,
+    as_json: bool,
+) -> None:
+    """List the records of a type."""
+    root, settings = project_and_settings()
+    from maadd.cli.oneshot import open_project
+
+    args: dict[str, Any] = {"docType": doc_type, "limit": limit, "offset": offset}
+    if filters:
+        args["filters"] = parse_filters(filters)
+    if sort:
+        args |= {"sortBy": sort, "sortOrder": order}
+    columns = [name.strip() for name in (fields or "").split(",") if name.strip()]
+    as_table = not wants_json(as_json)
+    try:
+        with open_project(root, settings, warn=warn) as project:
+            if as_table and not columns:
+                columns = _usual_columns(project, doc_type)
+            data = project.call("maad_query", args | ({"fields": columns} if columns else {}))
+    except MaadErrors as failure:
+        fail(failure)
+    if as_table:
+        _print_rows(data, columns, offset)
+    else:
+        print_json(data["results"])
+
+
+@click.command("create")
+@target_options
+@click.argument("doc_type", metavar="TYPE")
+@click.option("--field", "texts", multiple=True, metavar="K=V", help=_FIELD_HELP)
+@click.option("--json-field", "typed", multiple=True, metavar="K=JSON", help=_JSON_FIELD_HELP)
+@click.option("--body", metavar="TEXT", help="Markdown; without it the type's template.")
+@click.option("--id", "doc_id", metavar="ID", help="Without it one is made.")
+@accept_json
+def create_command(
+    doc_type: str,
+    texts: tuple[str, ...],
+    typed: tuple[str, ...],
+    body: str | None,
+    doc_id: str | None,
+) -> None:
+    """Add a record."""
+    args = {
+        "docType": doc_type,
+        "fields": parse_fields(texts, typed),
+        "body": body,
+        "docId": doc_id,
+    }
+    print_json(_call("maad_create", _given(args), index_first=True))
+
+
+@click.command("update")
+@target_options
+@click.argument("doc_id", metavar="ID")
+@click.option("--field", "texts", multiple=True, metavar="K=V", help=_FIELD_HELP)
+@click.option("--json-field", "typed", multiple=True, metavar="K=JSON", help=_JSON_FIELD_HELP)
+@click.option("--unset", multiple=True, metavar="K", help="A field to remove. Repeatable.")
+@click.option("--body", metavar="TEXT", help="Replaces the whole body.")
+@click.option("--append", metavar="TEXT", help="Goes to the end of the body.")
+@click.option(
+    "--expected-version",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Refuse when the record has another version.",
+)
+@accept_json
+def update_command(
+    doc_id: str,
+    texts: tuple[str, ...],
+    typed: tuple[str, ...],
+    unset: tuple[str, ...],
+    body: str | None,
+    append: str | None,
+    expected_version: int | None,
+) -> None:
+    """Change a record; what is not named stays as it is."""
+    args = {
+        "docId": doc_id,
+        "fields": parse_fields(texts, typed) or None,
+        "unsetFields": list(unset) or None,
+        "body": body,
+        "appendBody": append,
+        "expectedVersion": expected_version,
+    }
+    print_json(_call("maad_update", _given(args), index_first=True))
+
+
+def _given(args: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in args.items() if value is not None}
+
+
+def _call(tool: str, args: dict[str, Any], *, index_first: bool = False) -> Any:
+    """One call on the project of this run; `index_first` takes over edits made by hand."""
+    root, settings = project_and_settings()
+    from maadd.cli.oneshot import open_project
+
+    try:
+        with open_project(root, settings, warn=warn) as project:
+            if index_first:
+                for error in project.call("maad_reindex", {})["errors"]:
+                    warn(f"not indexed: {error['code']}: {error['message']}")
+            return project.call(tool, args)
+    except MaadErrors as failure:
+        fail(failure)
+
+
+def _usual_columns(project: OneShot, doc_type: str) -> list[str]:
+    """The first indexed fields of a type; none for a type that is not registered."""
+    try:
+        fields = project.call("maad_schema", {"docType": doc_type})["fields"]
+    except MaadErrors:
+        # The query itself says what is wrong with the type.
+        return []
+    return [field["name"] for field in fields if field["indexed"]][:_TABLE_FIELDS]
+
+
+def _print_rows(data: dict[str, Any], columns: list[str], offset: int) -> None:
+    rows = data["results"]
+    if rows:
+        print_table(
+            ("id", *columns),
+            (
+                (row["docId"], *(_cell(row.get("fields", {}).get(name)) for name in columns))
+                for row in rows
+            ),
+        )
+        click.echo(f"\n{offset + 1} to {offset + len(rows)} of {data['total']}")
+    else:
+        click.echo(f"none of {data['total']}")
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value)
+    return "" if value is None else str(value)

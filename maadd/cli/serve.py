@@ -1,0 +1,103 @@
+"""`maad serve`: the daemon (spec 04 §19.1)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from maadd.cli.targets import given_targets, target_options
+
+if TYPE_CHECKING:
+    from maadd.config.settings import Settings
+
+_FLAGS = (
+    ("role", "ROLE", "reader, writer or admin: the ceiling of a single project."),
+    ("prov", "MODE", "off, on or detail: where an answer comes from."),
+    ("transport", "NAME", "stdio, http or unix (default: stdio)."),
+    ("http-host", "HOST", "Address to listen on (default: 127.0.0.1)."),
+    ("http-port", "PORT", "Port to listen on (default: 7733)."),
+    ("http-max-body", "BYTES", "Largest request body."),
+    ("http-headers-timeout", "MS", "Time for the headers of a request."),
+    ("http-request-timeout", "MS", "Time for a whole request to come in."),
+    ("http-keepalive-timeout", "MS", "How long an idle connection is kept."),
+    ("session-idle-ms", "MS", "Idle sessions end after this."),
+    ("session-max", "N", "Sessions at once."),
+    ("tokens-poll-ms", "MS", "How often tokens.yaml is looked at; 0 turns it off."),
+    ("auth-token", "TEXT", "No longer authenticates anybody; see `maad auth`."),
+    ("unix-socket", "PATH", "Socket of the unix transport."),
+    ("unix-socket-mode", "OCTAL", "Its mode (default: 660)."),
+    ("tools", "LIST", "Serve only these tools, with commas between."),
+)
+"""Flags with one value, judged together with their environment variables."""
+
+
+def _serve_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for name, metavar, text in reversed(_FLAGS):
+        command = click.option(f"--{name}", metavar=metavar, help=text)(command)
+    return command
+
+
+@click.command("serve")
+@target_options
+@_serve_options
+@click.option(
+    "--http-allowed-origin", multiple=True, metavar="ORIGIN", help="A browser origin. Repeatable."
+)
+@click.option(
+    "--trust-proxy",
+    is_flag=False,
+    flag_value="1",
+    metavar="[CIDR,...]",
+    help="Believe X-Forwarded-For of the nearest hop, or of these networks.",
+)
+@click.option("--dry-run", is_flag=True, help="Judge every write, make none.")
+def serve_command(**flags: Any) -> int:
+    """Serve a project (--project, stdio) or an instance (--instance) over MCP.
+
+    Every flag has an environment variable; a flag wins. Ends on SIGTERM, SIGINT, or the end of
+    standard input; exit code 0 when everything accepted was finished.
+    """
+    from maadd.protocol.errors import MaadError, MaadErrors, errors_of
+
+    try:
+        settings, warnings = _settings(flags)
+        return _serve(settings, warnings)
+    except (MaadError, MaadErrors) as failure:
+        refusals = [f"{error.code}: {error.message}" for error in errors_of(failure)]
+        click.echo(" ".join("; ".join(refusals).split()), err=True)
+        return 1
+
+
+def _settings(flags: dict[str, Any]) -> tuple[Settings, list[str]]:
+    from maadd.config.settings import load_settings
+    from maadd.protocol.errors import MaadError
+
+    settings, warnings = load_settings(os.environ, given_targets() | flags, lenient=False)
+    if settings.project is None and settings.instance is None:
+        raise MaadError(
+            "INSTANCE_CONFIG_INVALID",
+            "there is nothing to serve: give --project DIR for one project over stdio, or "
+            "--instance FILE",
+        )
+    return settings, warnings
+
+
+def _serve(settings: Settings, warnings: list[str]) -> int:
+    import uvloop
+
+    from maadd.config.instance import load_instance, synthesize_instance
+    from maadd.front.front import Front
+    from maadd.ops.logs import open_ops_log
+
+    if settings.instance is not None:
+        instance = load_instance(settings.instance, settings)
+    else:
+        assert settings.project is not None
+        instance = synthesize_instance(settings.project, settings.role, settings)
+    log = open_ops_log(settings.log_level, pretty=settings.log_pretty)
+    for warning in warnings:
+        log.warning("settings_warning", message=warning)
+    return uvloop.run(Front(settings, instance).run())

@@ -1,0 +1,70 @@
+"""Which project or instance a command means, and the settings it runs with (spec 04 §19)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from maadd.config.settings import Settings
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+_META = "maadd.target."
+"""Options given anywhere on the line meet in the `meta` of the click contexts, which share it."""
+
+
+def target_options(command: _Command) -> _Command:
+    """`--project` and `--instance`, which may stand anywhere on the line."""
+    project = _target("--project", "DIR", "The project folder (default: here, but not for serve).")
+    instance = _target("--instance", "FILE", "The instance file (serve and auth).")
+    return project(instance(command))
+
+
+def _target(flag: str, metavar: str, text: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        flag, metavar=metavar, help=text, expose_value=False, callback=_remember, is_eager=True
+    )
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.meta[f"{_META}{param.name}"] = value
+
+
+def given_targets() -> dict[str, object]:
+    """The target flags of this run, as `load_settings` wants them."""
+    meta = click.get_current_context().meta
+    return {name: meta.get(f"{_META}{name}") for name in ("project", "instance")}
+
+
+def command_settings() -> Settings:
+    """The settings of a command other than `serve`; ends the command when they are bad.
+
+    Texts that no rule accepts fall back to the default with a warning (spec 07 §1).
+    """
+    from maadd.cli.output import fail, warn
+    from maadd.config.settings import load_settings
+    from maadd.protocol.errors import MaadErrors
+
+    try:
+        settings, warnings = load_settings(os.environ, given_targets(), lenient=True, one_shot=True)
+    except MaadErrors as failure:
+        fail(failure)
+    for warning in warnings:
+        warn(warning)
+    return settings
+
+
+def project_and_settings() -> tuple[str, Settings]:
+    """The absolute folder of a command on one project: flag, MAAD_PROJECT, or where we are."""
+    targets = given_targets()
+    settings = command_settings()
+    if targets["instance"] is not None:
+        raise click.UsageError(
+            "--instance is for serve and auth; name the project folder with --project"
+        )
+    return os.path.abspath(settings.project or os.getcwd()), settings

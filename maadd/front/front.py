@@ -1,0 +1,379 @@
+"""The front process: builds every room once, serves, and ends in order (spec 04 §15, §19.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from maadd import __version__
+from maadd.auth.boot import check_bootable
+from maadd.auth.registry import TokenRegistry
+from maadd.config.instance import Instance, ProjectConfig
+from maadd.config.settings import Settings
+from maadd.front.health import FrontHealth, SessionCounts
+from maadd.front.state import RunningFront
+from maadd.ops.audit import AuditLog
+from maadd.ops.logs import capture_library_logs, log_channel_ready, open_ops_log
+from maadd.ops.notify import ServiceNotifier
+from maadd.pipeline.limits import Limiter, LimitSettings
+from maadd.pipeline.pipeline import EnginelessHandler, Pipeline
+from maadd.pool.policy import PoolPolicy
+from maadd.pool.pool import WorkerPool
+from maadd.pool.runtime_dir import RuntimeDir
+from maadd.protocol.errors import MaadError
+from maadd.protocol.messages import Event
+from maadd.protocol.tools import check_table, registered_tools
+from maadd.sessions.session import CloseReason, Session
+from maadd.sessions.sweeper import sweep_sessions
+from maadd.sessions.table import SessionLimits, SessionTable
+from maadd.tools import sessions as session_tools
+from maadd.tools.face import create_server
+from maadd.transport.peer import McpFace
+from maadd.transport.stdio_pipe import take_over_stdio
+
+_POLL_S = 0.05
+_STDIO_DRAIN_S = 1.0
+_EAGER_START_S = 3600.0
+"""A first start in single-project mode may rebuild a large index."""
+
+_ENGINELESS: dict[str, EnginelessHandler] = {
+    "maad_projects": session_tools.projects,
+    "maad_use_project": session_tools.use_project,
+    "maad_use_projects": session_tools.use_projects,
+    "maad_current_session": session_tools.current_session,
+}
+
+
+class Front:
+    """Everything that one daemon holds. `run` serves until a signal or the end of stdin."""
+
+    def __init__(self, settings: Settings, instance: Instance) -> None:
+        self._settings = settings
+        self._state = RunningFront(instance)
+        self._log = open_ops_log(settings.log_level, pretty=settings.log_pretty)
+        self._audit = AuditLog.open(settings.audit_path)
+        self._notifier = ServiceNotifier.from_environ(os.environ)
+        self._signals: asyncio.Queue[str] = asyncio.Queue()
+        self._tokens: TokenRegistry | None = None
+        self._stdio = (-1, -1)
+        self._forced = False
+        self._timed_out = False
+
+    async def run(self) -> int:
+        """Start, serve, stop; the exit code. MaadError and MaadErrors refuse the start."""
+        settings, instance = self._settings, self._state.instance
+        if settings.transport == "stdio":
+            # First of all: from here on nothing else can write to the client.
+            self._stdio = take_over_stdio()
+        check_table()
+        log_channel_ready(self._log, settings.log_level, pretty=settings.log_pretty)
+        capture_library_logs(self._log)
+        for warning in instance.warnings:
+            self._log.warning("instance_warning", message=warning)
+        runtime = RuntimeDir.claim(instance.config_path or instance.root, os.environ)
+        try:
+            self._tokens = self._load_tokens()
+            pool = self._make_pool(runtime)
+            await pool.start()
+            try:
+                return await self._serve(pool)
+            finally:
+                await pool.close(self._stop_wait_s())
+        finally:
+            runtime.release()
+            self._audit.close()
+
+    def _load_tokens(self) -> TokenRegistry | None:
+        settings, instance = self._settings, self._state.instance
+        if instance.source != "file":
+            if settings.transport != "stdio":
+                raise MaadError(
+                    "INSTANCE_CONFIG_INVALID",
+                    f"the {settings.transport} transport needs --instance FILE with its token "
+                    "registry; --project serves over stdio only",
+                )
+            return None
+        registry = TokenRegistry.load(instance.tokens_path, lax_permissions=settings.auth_lax_perms)
+        for warning in registry.warnings:
+            self._log.warning("tokens_warning", message=warning)
+        if settings.transport != "stdio":
+            check_bootable(registry, legacy_token=settings.legacy_auth_token)
+        return registry
+
+    def _make_pool(self, runtime: RuntimeDir) -> WorkerPool:
+        settings = self._settings
+        policy = PoolPolicy(
+            worker_queue=settings.worker_queue,
+            worker_max=settings.worker_max,
+            memory_limit_mb=settings.worker_memory_mb,
+            idle_timeout_s=settings.project_idle_timeout_ms / 1000,
+            sweep_interval_s=settings.project_sweep_interval_ms / 1000,
+            start_timeout_s=settings.worker_start_timeout_ms / 1000,
+        )
+        return WorkerPool(
+            runtime_dir=runtime.path,
+            endpoint=runtime.workers_endpoint,
+            control_endpoint=None,
+            settings=settings.worker(),
+            policy=policy,
+            on_event=_ignore_event,
+            log=self._log,
+        )
+
+    async def _serve(self, pool: WorkerPool) -> int:
+        settings, state = self._settings, self._state
+        counts = SessionCounts()
+        limiter = Limiter(self._limit_settings(), time.monotonic)
+        sessions = self._make_sessions(counts, limiter)
+        health = FrontHealth(state, settings, sessions, counts, pool)
+        role = None if state.instance.source == "file" else settings.role
+        pipeline = Pipeline(
+            state=state,
+            settings=settings,
+            tools=registered_tools(role, settings.tools),
+            sessions=sessions,
+            limiter=limiter,
+            pool=pool,
+            engineless=_ENGINELESS,
+            merge_health=health.merge,
+            log=self._log,
+            audit=lambda event, fields: self._audit.write(event, **fields),
+        )
+        self._install_signals()
+        if state.instance.source != "file":
+            (project,) = state.instance.projects.values()
+            await self._open_eagerly(pool, project)
+        sweeper = asyncio.create_task(self._keep_sessions(sessions))
+        watchdog = asyncio.create_task(self._feed_watchdog())
+        try:
+            if settings.transport == "stdio":
+                return await self._serve_stdio(pipeline, sessions, pool)
+            return await self._serve_http(pipeline, sessions, pool, health)
+        finally:
+            for task in (sweeper, watchdog):
+                task.cancel()
+            await asyncio.gather(sweeper, watchdog, return_exceptions=True)
+
+    async def _open_eagerly(self, pool: WorkerPool, project: ProjectConfig) -> None:
+        """Single-project mode opens its project at boot; what refuses it ends the start."""
+        await pool.ensure_ready(project, _EAGER_START_S)
+        found = pool.index_empty(project)
+        if found is not None:
+            raise MaadError(
+                "INDEX_EMPTY",
+                f"the index is empty, {found} Markdown files lie in the project; run "
+                f"`maad reindex --project {project.path}` or start with MAAD_BOOT_REINDEX=1",
+                {"onDiskMarkdownFiles": found},
+            )
+
+    async def _serve_stdio(
+        self, pipeline: Pipeline, sessions: SessionTable, pool: WorkerPool
+    ) -> int:
+        from maadd.transport.stdio import StdioServer
+
+        reading, writing = self._stdio
+        server = StdioServer(
+            face=self._make_face(pipeline),
+            sessions=sessions,
+            settings=self._settings,
+            log=self._log,
+            reading=reading,
+            writing=writing,
+        )
+        serving = asyncio.create_task(server.run())
+        self._notifier.ready()
+        stopping = asyncio.create_task(self._wait_for_stop())
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        input_ended = serving.done()
+        code = await self._drain(pool, pipeline, _STDIO_DRAIN_S if input_ended else None)
+        for task in (serving, stopping):
+            task.cancel()
+        await asyncio.gather(serving, stopping, return_exceptions=True)
+        await server.close()
+        if input_ended:
+            serving.result()
+            return 0
+        return code
+
+    def _make_face(self, pipeline: Pipeline) -> McpFace:
+        structured = self._settings.structured_content
+        server = create_server(pipeline, version=__version__, structured=structured)
+        return McpFace(server, pipeline, self._log, structured=structured)
+
+    async def _serve_http(
+        self,
+        pipeline: Pipeline,
+        sessions: SessionTable,
+        pool: WorkerPool,
+        health: FrontHealth,
+    ) -> int:
+        from maadd.transport.app import HttpApp
+        from maadd.transport.http_server import HttpServer
+
+        settings = self._settings
+        assert self._tokens is not None
+        app = HttpApp(
+            state=self._state,
+            settings=settings,
+            tokens=self._tokens,
+            sessions=sessions,
+            face=self._make_face(pipeline),
+            log=self._log,
+        )
+        http = HttpServer(app, settings, sessions, self._log)
+        await http.start()
+        health.port = http.port
+        self._log.info(
+            "listening",
+            transport=settings.transport,
+            host=settings.http_host if settings.transport == "http" else None,
+            port=http.port,
+            socket_path=settings.unix_socket if settings.transport == "unix" else None,
+        )
+        tokens = asyncio.create_task(self._follow_tokens(sessions))
+        self._notifier.ready()
+        await self._wait_for_stop()
+        await http.stop_accepting()
+        code = await self._drain(pool, pipeline, None)
+        tokens.cancel()
+        await http.close()
+        return code
+
+    def _make_sessions(self, counts: SessionCounts, limiter: Limiter) -> SessionTable:
+        settings = self._settings
+        limits = SessionLimits(
+            settings.session_max, settings.session_max_per_token, settings.session_idle_ms / 1000
+        )
+
+        def opened(session: Session) -> None:
+            counts.opened(time.time())
+            fields: dict[str, Any] = {
+                "session_id": session.id,
+                "remote_addr": session.remote_addr,
+                "user_agent": session.user_agent,
+                "transport": session.transport,
+            }
+            if session.binding is not None and session.binding.source is not None:
+                fields["binding_source"] = session.binding.source
+            self._audit.write("session_open", **fields)
+
+        def closed(session: Session, reason: CloseReason) -> None:
+            counts.closed(time.time())
+            limiter.forget_session(session.id)
+            self._audit.write(
+                "session_close",
+                session_id=session.id,
+                reason=reason,
+                duration_ms=round((time.time() - session.created_at) * 1000),
+            )
+
+        return SessionTable(limits, self._log, on_open=(opened,), on_close=(closed,))
+
+    def _limit_settings(self) -> LimitSettings:
+        settings = self._settings
+        return LimitSettings(
+            settings.rl_writes_per_sec,
+            settings.rl_writes_per_min,
+            settings.rl_concurrent,
+            settings.rl_payload_bytes,
+            settings.rl_disable,
+        )
+
+    async def _keep_sessions(self, sessions: SessionTable) -> None:
+        registry = self._tokens
+        await sweep_sessions(
+            sessions, lambda token: None if registry is None else registry.death_of(token)
+        )
+
+    async def _follow_tokens(self, sessions: SessionTable) -> None:
+        """Take over changes of `tokens.yaml` and end the sessions of tokens that died."""
+        registry = self._tokens
+        assert registry is not None
+        period = self._settings.tokens_poll_ms / 1000
+        while period > 0:
+            await asyncio.sleep(period)
+            if registry.changed_on_disk():
+                await self._reload_tokens(registry, sessions)
+
+    async def _reload_tokens(self, registry: TokenRegistry, sessions: SessionTable) -> None:
+        try:
+            counts = await asyncio.to_thread(registry.reload)
+        except MaadError as failure:
+            self._log.warning("tokens_reload_failed", code=failure.code, message=failure.message)
+            return
+        self._log.info("tokens_reload", total=counts.total, active=counts.active)
+        sessions.close_dead_tokens(registry.death_of)
+
+    async def _feed_watchdog(self) -> None:
+        interval = self._notifier.watchdog_s
+        while interval:
+            self._notifier.watchdog()
+            await asyncio.sleep(interval / 2)
+
+    # -- signals and the end -------------------------------------------------------------
+
+    def _install_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        handlers: dict[signal.Signals, Callable[[], None]] = {
+            signal.SIGTERM: lambda: self._signals.put_nowait("SIGTERM"),
+            signal.SIGINT: lambda: self._signals.put_nowait("SIGINT"),
+            signal.SIGHUP: lambda: self._signals.put_nowait("SIGHUP"),
+            signal.SIGUSR1: self._audit.reopen,
+        }
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
+
+    async def _wait_for_stop(self) -> None:
+        while True:
+            name = await self._signals.get()
+            self._log.info("signal_received", signal=name)
+            if name != "SIGHUP":
+                return
+
+    async def _drain(self, pool: WorkerPool, pipeline: Pipeline, timeout_s: float | None) -> int:
+        """Refuse new work and wait for what runs; 0 when it ended in time."""
+        limit_s = self._settings.shutdown_timeout_ms / 1000 if timeout_s is None else timeout_s
+        started = time.monotonic()
+        self._state.draining = True
+        self._notifier.stopping()
+        self._log.info("shutdown_start")
+        forced = asyncio.create_task(self._wait_for_stop())
+        try:
+            while pool.in_flight() or pipeline.in_flight:
+                elapsed = time.monotonic() - started
+                if elapsed >= limit_s:
+                    self._timed_out = True
+                    self._log.warning(
+                        "shutdown_timeout",
+                        queue_depth=pool.queue_depth(),
+                        in_flight=pool.in_flight(),
+                        elapsed_ms=round(elapsed * 1000),
+                    )
+                    break
+                if forced.done():
+                    self._forced = True
+                    self._log.warning("shutdown_forced", in_flight=pool.in_flight())
+                    break
+                await asyncio.sleep(_POLL_S)
+        finally:
+            forced.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await forced
+        self._log.info(
+            "shutdown_complete",
+            elapsed_ms=round((time.monotonic() - started) * 1000),
+            drain_timed_out=self._timed_out,
+        )
+        return 1 if self._timed_out or self._forced else 0
+
+    def _stop_wait_s(self) -> float | None:
+        return 0.5 if self._forced else None
+
+
+def _ignore_event(_project: str, _event: Event) -> None:
+    """Record changes reach clients through subscriptions, which no session can make yet."""

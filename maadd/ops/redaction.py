@@ -1,0 +1,60 @@
+"""Keeps secrets out of both log channels (spec 04 §16)."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+REDACTED = "[redacted]"
+
+_SECRET_KEY = re.compile(
+    r"authorization|bearer|secret|password|passwd|api[-_ ]?key|token\Z", re.IGNORECASE
+)
+_TOKEN = re.compile(r"maad_pat_[0-9A-Za-z]+", re.ASCII)
+_BEARER = re.compile(r"(bearer )\s*[A-Za-z0-9._~+/=-]{16,}", re.ASCII | re.IGNORECASE)
+
+
+def scrub_text(text: str) -> str:
+    """`text` without bearer tokens, whole or cut short; the texts around them stay."""
+    if "maad_pat_" in text:
+        text = _TOKEN.sub(f"maad_pat_{REDACTED}", text)
+    if "earer " in text or "EARER " in text:
+        text = _BEARER.sub(rf"\1{REDACTED}", text)
+    return text
+
+
+@functools.lru_cache(maxsize=1024)
+def is_secret_key(key: str) -> bool:
+    """Whether a member of that name holds a secret: `token` does, `token_id` does not."""
+    return _SECRET_KEY.search(key) is not None
+
+
+def scrub_members(members: Mapping[str, Any]) -> dict[str, Any]:
+    """`members` as JSON data without secrets, at any depth."""
+    scrubbed: dict[str, Any] = {}
+    for key, value in members.items():
+        name = scrub_text(key)
+        if is_secret_key(key):
+            scrubbed[name] = REDACTED
+        elif value is None or type(value) is int or type(value) is bool:
+            scrubbed[name] = value
+        else:
+            scrubbed[name] = scrub_value(value)
+    return scrubbed
+
+
+def scrub_value(value: Any) -> Any:
+    """`value` as JSON data without secrets; what is no JSON data becomes its scrubbed text."""
+    if isinstance(value, str):
+        return scrub_text(str(value))
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, Mapping):
+        return scrub_members({str(key): item for key, item in value.items()})
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [scrub_value(item) for item in value]
+    if isinstance(value, bytes):
+        return scrub_text(value.decode("utf-8", "replace"))
+    return scrub_text(str(value))

@@ -1,0 +1,70 @@
+"""The answer envelope of every tool, as bytes (spec 04 §1).
+
+`data` and `errors` come as finished JSON, so an answer is put together, never re-parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from maadd.protocol.errors import MaadError, MaadErrors, WireError, errors_of
+
+_encode = msgspec.json.encode
+
+
+class CallResult(msgspec.Struct, frozen=True):
+    """The end of a call: `text` is the envelope as compact JSON in UTF-8."""
+
+    text: bytes
+    is_error: bool
+
+
+def success(data: bytes, *, source: str | None, meta: dict[str, Any] | None) -> bytes:
+    """`{"ok":true,"data":…,"_source"?,"_meta"?}`."""
+    return b"".join((b'{"ok":true,"data":', data, _tail(source, meta)))
+
+
+def dry_run(
+    tool: str,
+    would_execute: object,
+    data: bytes,
+    *,
+    source: str | None,
+    meta: dict[str, Any] | None,
+) -> bytes:
+    """The answer of a server in dry-run mode; `data` may be empty (spec 03 §2.4)."""
+    parts = [
+        b'{"ok":true,"dryRun":true,"tool":',
+        _encode(tool),
+        b',"wouldExecute":',
+        _encode(would_execute),
+    ]
+    if data:
+        parts += (b',"data":', data)
+    parts.append(_tail(source, meta))
+    return b"".join(parts)
+
+
+def failure(errors: bytes, *, meta: dict[str, Any] | None) -> bytes:
+    """`{"ok":false,"errors":[…],"_meta"?}`."""
+    return b"".join((b'{"ok":false,"errors":', errors, _tail(None, meta)))
+
+
+def encode_errors(failures: MaadError | MaadErrors | Sequence[WireError]) -> bytes:
+    """The `errors` list as JSON."""
+    if isinstance(failures, (MaadError, MaadErrors)):
+        return _encode([error.wire() for error in errors_of(failures)])
+    return _encode(list(failures))
+
+
+def _tail(source: str | None, meta: dict[str, Any] | None) -> bytes:
+    parts: list[bytes] = []
+    if source is not None:
+        parts += (b',"_source":', _encode(source))
+    if meta:
+        parts += (b',"_meta":', _encode(meta))
+    parts.append(b"}")
+    return b"".join(parts)

@@ -1,0 +1,121 @@
+"""One call from its dispatch to its answer: timeout, cancellation, loss, repetition."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from maadd.pool.supervisor import State, Supervisor
+from maadd.pool.worker_handle import CallEnd, PendingCall, WorkerHandle
+from maadd.protocol.errors import MaadError
+from maadd.protocol.messages import Call, Reply
+
+
+async def run_call(
+    supervisor: Supervisor,
+    call: Call,
+    *,
+    is_write: bool,
+    timeout_s: float,
+    word_s: float,
+    strict: bool,
+    on_end: Callable[[], None] | None,
+) -> Reply:
+    """See `WorkerPool.call`. `word_s`: wait for the worker's word on an expired write."""
+    pending: PendingCall | None = None
+    worker: WorkerHandle | None = None
+    deadline: float | None = None
+    repeated = False
+    try:
+        while True:
+            wait_s = timeout_s if deadline is None else deadline - time.monotonic()
+            worker = supervisor.worker
+            if worker is None or supervisor.state is not State.READY:
+                if strict:
+                    raise _not_ready(supervisor)
+                worker = await supervisor.ready(wait_s)
+            if deadline is None:
+                # The call's own time begins with its first dispatch.
+                deadline = time.monotonic() + timeout_s
+            left_s = max(0.0, deadline - time.monotonic())
+            pending = worker.dispatch(call, is_write=is_write, deadline_ms=round(left_s * 1000))
+            outcome = await _outcome(worker, pending, left_s)
+            if isinstance(outcome, Reply):
+                return outcome
+            if outcome is CallEnd.EXPIRED:
+                limit_ms = round(timeout_s * 1000)
+                return await _expired(worker, pending, limit_ms, word_s)
+            if outcome is CallEnd.LOST:
+                if is_write:
+                    raise _lost(call.tool)
+                if strict:
+                    raise _not_ready(supervisor)
+                if repeated:
+                    raise supervisor.unavailable()
+                repeated = True
+    finally:
+        supervisor.touched = time.monotonic()
+        if on_end is not None:
+            if worker is not None and pending is not None and worker.holds(pending):
+                pending.on_end = on_end
+            else:
+                on_end()
+
+
+async def _outcome(worker: WorkerHandle, pending: PendingCall, left_s: float) -> Reply | CallEnd:
+    timer = asyncio.get_running_loop().call_later(left_s, pending.settle, CallEnd.EXPIRED)
+    try:
+        return await pending.outcome
+    except asyncio.CancelledError:
+        worker.cancel(pending)
+        raise
+    finally:
+        timer.cancel()
+
+
+async def _expired(
+    worker: WorkerHandle, pending: PendingCall, limit_ms: int, word_s: float
+) -> Reply:
+    """Have the call given up. A write's fate is the worker's to tell."""
+    if not pending.is_write:
+        worker.cancel(pending)
+        pending.late = limit_ms
+        raise _timed_out(pending.tool, limit_ms, None)
+    answer = worker.expect_word(pending)
+    worker.cancel(pending)
+    await asyncio.wait((answer,), timeout=word_s)
+    word = answer.result() if answer.done() else CallEnd.EXPIRED
+    if isinstance(word, Reply):
+        return word
+    withdrawn = word is CallEnd.WITHDRAWN
+    if not withdrawn:
+        pending.late = limit_ms
+    raise _timed_out(pending.tool, limit_ms, "not_published" if withdrawn else "unknown_reconcile")
+
+
+def _timed_out(tool: str, limit_ms: int, write_outcome: str | None) -> MaadError:
+    details: dict[str, object] = {"tool": tool, "limitMs": limit_ms}
+    if write_outcome is not None:
+        details["writeOutcome"] = write_outcome
+    advice = (
+        "look at the record before writing again"
+        if write_outcome == "unknown_reconcile"
+        else "retry, or ask for less"
+    )
+    return MaadError("REQUEST_TIMEOUT", f"{tool} took longer than {limit_ms} ms; {advice}", details)
+
+
+def _lost(tool: str) -> MaadError:
+    return MaadError(
+        "WORKER_LOST",
+        f"the worker died while it had {tool}; look at the record before writing again",
+        {"tool": tool, "writeOutcome": "unknown_reconcile"},
+    )
+
+
+def _not_ready(supervisor: Supervisor) -> MaadError:
+    return MaadError(
+        "RECEIPT_ENGINE_NOT_READY",
+        f'the engine of project "{supervisor.project.name}" is not ready',
+    )

@@ -1,0 +1,285 @@
+"""The pool: which worker serves a project, and what becomes of each call (spec 04 §6, §13)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from structlog.typing import FilteringBoundLogger
+
+from maadd.pool.calls import run_call
+from maadd.pool.policy import PoolPolicy
+from maadd.pool.router import Router
+from maadd.pool.snapshot import SweepSnapshot, WorkerSnapshot, now_text
+from maadd.pool.spawn import SERVE, Spawner, WorkerProgram
+from maadd.pool.supervisor import Project, State, Supervisor
+from maadd.pool.worker_handle import QUEUE_RETRY_MS, WorkerHandle
+from maadd.protocol.errors import MaadError
+from maadd.protocol.messages import Call, Event, Reply, ToFront, WorkerConfig, WorkerSettings
+
+_STALL_CHECKS = 3
+"""A gap of more than this many intervals between checks: this process itself stood still."""
+
+
+class WorkerPool:
+    """All workers of one front. Every method belongs on the event loop's thread.
+
+    `runtime_dir` is the claimed runtime directory, `endpoint` the ZeroMQ endpoint in it;
+    `on_event` hears of every changed record (project name, event). `program` is what a
+    worker process runs.
+    """
+
+    def __init__(
+        self,
+        *,
+        runtime_dir: str,
+        endpoint: str,
+        control_endpoint: str | None,
+        settings: WorkerSettings,
+        policy: PoolPolicy,
+        on_event: Callable[[str, Event], None],
+        log: FilteringBoundLogger,
+        program: WorkerProgram = SERVE,
+    ) -> None:
+        self._endpoint = endpoint
+        self._control_endpoint = control_endpoint
+        self._settings = settings
+        self._policy = policy
+        self._on_event = on_event
+        self._log = log
+        self._spawner = Spawner(runtime_dir, program)
+        self._supervisors: dict[str, Supervisor] = {}
+        self._workers: dict[bytes, WorkerHandle] = {}
+        self._generation = 0
+        self._sweep = SweepSnapshot()
+        self._checked = time.monotonic()
+        self._router: Router | None = None
+        self._duties: list[asyncio.Task[None]] = []
+        self._warming: asyncio.Task[None] | None = None
+        self._closing = False
+
+    async def start(self) -> None:
+        """Bind the socket and launch the fork server; no worker starts yet."""
+        # Each call sends at most itself and a Cancel.
+        high_water = 2 * self._policy.worker_queue + 16
+        self._router = Router(self._endpoint, self._receive, high_water=high_water, log=self._log)
+        self._warming = asyncio.create_task(asyncio.to_thread(self._spawner.warm))
+        self._duties = [
+            asyncio.create_task(self._regularly(self._policy.check_interval_s, self._check)),
+            asyncio.create_task(self._regularly(self._policy.sweep_interval_s, self._sweep_idle)),
+        ]
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Stop all workers, then the fork server, then the socket; safe to call twice.
+
+        A worker drains, gets SIGTERM, and SIGKILL after `timeout_s` at the latest (default:
+        the policy's waits). Calls that wait for a start are answered SHUTTING_DOWN.
+        """
+        if self._closing or self._router is None:
+            return
+        self._closing = True
+        drain_s, term_s = self._stop_waits(timeout_s)
+        if self._warming is not None:
+            await asyncio.wait((self._warming,))
+        for duty in self._duties:
+            duty.cancel()
+        await asyncio.gather(*(s.close(drain_s, term_s) for s in self._supervisors.values()))
+        if not self._workers:
+            await asyncio.to_thread(self._spawner.stop)
+        self._router.close()
+
+    async def ensure_ready(self, project: Project, timeout_s: float) -> None:
+        """Have the project's worker up within `timeout_s` seconds (spec 04 §6, step 11).
+
+        The start's own errors, PROJECT_UNAVAILABLE, OVERLOADED (reason `workers`),
+        SHUTTING_DOWN.
+        """
+        await self._supervisor(project).ready(timeout_s)
+
+    async def call(
+        self,
+        project: Project,
+        call: Call,
+        *,
+        is_write: bool,
+        timeout_s: float,
+        strict: bool = False,
+        on_end: Callable[[], None] | None = None,
+    ) -> Reply:
+        """Have the project's worker perform `call` within `timeout_s` seconds (steps 15, 16).
+
+        `strict`: only by a worker that is ready already, and never a second time. `on_end`
+        is called exactly once, when the call has really ended: at the latest here for a call
+        that ends in time, later for one whose worker is still busy with it.
+
+        Errors: those of `ensure_ready`, OVERLOADED (reason `worker_queue`), REQUEST_TIMEOUT,
+        WORKER_LOST, RECEIPT_ENGINE_NOT_READY. Failures of the tool are Replies.
+        """
+        return await run_call(
+            self._supervisor(project),
+            call,
+            is_write=is_write,
+            timeout_s=timeout_s,
+            word_s=self._policy.cancel_answer_s,
+            strict=strict,
+            on_end=on_end,
+        )
+
+    async def stop_project(self, name: str) -> None:
+        """Drain and end a project's worker (removed or changed by a reload)."""
+        supervisor = self._supervisors.get(name)
+        if supervisor is not None:
+            await supervisor.stop(self._policy.drain_s, self._policy.term_s)
+
+    async def evict_idle(self, at_most: int) -> list[str]:
+        """Close up to `at_most` idle workers, least recently used first; their projects."""
+        idle = [s for s in self._supervisors.values() if s.state is State.READY and s.is_idle()]
+        idle.sort(key=lambda supervisor: supervisor.touched)
+        return await self._evict(idle[:at_most])
+
+    def in_flight(self) -> int:
+        """Calls that workers hold, those included whose callers have given up."""
+        return sum(len(worker.calls) for worker in self._workers.values())
+
+    def queue_depth(self) -> int:
+        """Calls that wait or run in the workers, by their last heartbeats."""
+        beats = (worker.heartbeat for worker in self._workers.values())
+        return sum(beat.queue_depth for beat in beats if beat is not None)
+
+    def index_empty(self, project: Project) -> int | None:
+        """How many Markdown files the ready worker found over an empty index at its start."""
+        worker = self._supervisor(project).worker
+        return None if worker is None else worker.index_empty
+
+    def snapshot(self, project: Project) -> WorkerSnapshot:
+        """The `worker` block of a project's health."""
+        return self._supervisor(project).snapshot()
+
+    def snapshots(self) -> dict[str, WorkerSnapshot]:
+        """The same for every project that was ever called."""
+        return {name: s.snapshot() for name, s in self._supervisors.items()}
+
+    def sweep_snapshot(self) -> SweepSnapshot:
+        """Counters of the idle sweep."""
+        return self._sweep
+
+    # -- Surroundings of the supervisors -------------------------------------------------
+
+    def new_worker(self, project: Project, supervisor: Supervisor) -> WorkerHandle:
+        """A handle of the next generation, known to the router."""
+        if self._router is None:
+            raise RuntimeError("the pool is not started")
+        self._generation += 1
+        config = WorkerConfig(
+            project=project.name,
+            root=project.path,
+            generation=self._generation,
+            endpoint=self._endpoint,
+            control_endpoint=self._control_endpoint,
+            history=project.history,
+            settings=self._settings,
+        )
+        worker = WorkerHandle(config, self._router, self._policy, supervisor, self._log)
+        self._workers[worker.identity] = worker
+        return worker
+
+    def forget_worker(self, worker: WorkerHandle) -> None:
+        """The worker has ended; what it may still send is dropped."""
+        self._workers.pop(worker.identity, None)
+
+    async def make_room(self, supervisor: Supervisor) -> None:
+        """Count one more live worker, after closing an idle one if there are too many."""
+        while sum(s.occupies_room for s in self._supervisors.values()) >= self._policy.worker_max:
+            if not await self.evict_idle(1):
+                raise MaadError(
+                    "OVERLOADED",
+                    f"{self._policy.worker_max} projects are in use, as many as may be; "
+                    "retry later or raise MAAD_WORKER_MAX",
+                    {
+                        "reason": "workers",
+                        "limit": self._policy.worker_max,
+                        "retryAfterMs": QUEUE_RETRY_MS,
+                    },
+                )
+        supervisor.occupies_room = True
+
+    def project_event(self, project: str, event: Event) -> None:
+        """A record changed."""
+        self._on_event(project, event)
+
+    # -- inside --------------------------------------------------------------------------
+
+    def _supervisor(self, project: Project) -> Supervisor:
+        supervisor = self._supervisors.get(project.name)
+        if supervisor is None:
+            if self._closing:
+                raise MaadError("SHUTTING_DOWN", "the server is shutting down")
+            supervisor = Supervisor(project, self, self._spawner, self._policy, self._log)
+            self._supervisors[project.name] = supervisor
+        supervisor.project = project
+        return supervisor
+
+    def _receive(self, identity: bytes, message: ToFront) -> None:
+        worker = self._workers.get(identity)
+        if worker is not None:
+            worker.receive(message)
+
+    def _stop_waits(self, timeout_s: float | None) -> tuple[float, float]:
+        drain_s, term_s = self._policy.drain_s, self._policy.term_s
+        if timeout_s is None:
+            return drain_s, term_s
+        share = timeout_s / (drain_s + term_s)
+        return drain_s * share, term_s * share
+
+    async def _regularly(self, interval_s: float, duty: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                await duty()
+            except Exception as error:
+                self._log.error("pool_duty_failed", exc_info=error)
+
+    async def _check(self) -> None:
+        now = time.monotonic()
+        stood_still = now - self._checked > _STALL_CHECKS * self._policy.check_interval_s
+        self._checked = now
+        if stood_still:
+            for worker in self._workers.values():
+                worker.grant_time(now)
+        for supervisor in self._supervisors.values():
+            supervisor.check(now)
+
+    async def _sweep_idle(self) -> None:
+        now, limit = time.monotonic(), self._policy.idle_timeout_s
+        idle = [
+            supervisor
+            for supervisor in self._supervisors.values()
+            if limit > 0 and supervisor.is_idle() and now - supervisor.touched >= limit
+        ]
+        await self._evict(idle)
+        old = self._sweep
+        self._sweep = SweepSnapshot(
+            old.evictions_total,
+            old.last_eviction_at,
+            old.last_eviction_projects,
+            old.sweeps_run + 1,
+            now_text(),
+        )
+
+    async def _evict(self, supervisors: list[Supervisor]) -> list[str]:
+        if not supervisors:
+            return []
+        names = [supervisor.project.name for supervisor in supervisors]
+        self._log.info("workers_evicted", projects=names)
+        waits = self._policy.drain_s, self._policy.term_s
+        await asyncio.gather(*(supervisor.stop(*waits) for supervisor in supervisors))
+        old = self._sweep
+        self._sweep = SweepSnapshot(
+            old.evictions_total + len(names),
+            now_text(),
+            tuple(names),
+            old.sweeps_run,
+            old.last_sweep_at,
+        )
+        return names

@@ -1,0 +1,172 @@
+"""The runtime directory of one front: its lock and its sockets (spec 04 §13)."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Mapping
+
+from maadd.protocol.errors import MaadError
+
+MAX_SOCKET_PATH = 107
+"""Bytes that fit into a UNIX socket address on Linux."""
+
+_LOCK = "lock"
+_WORKERS = "workers.sock"
+_CONTROL = "control.sock"
+_FORK_SERVER = "listener-"
+
+
+def instance_key(target: str) -> str:
+    """16 hex digits for an instance file or project directory, the same for every path to it."""
+    return hashlib.sha256(os.fsencode(os.path.realpath(target))).hexdigest()[:16]
+
+
+def runtime_path(target: str, environ: Mapping[str, str]) -> str:
+    """Where the front of `target` (instance file or project directory) has its directory.
+
+    Touches nothing; a command uses it to find a running front's control socket.
+    """
+    if explicit := environ.get("MAADD_RUNTIME_DIR"):
+        return os.path.abspath(explicit)
+    session = environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isabs(session) and os.path.isdir(session):
+        base = os.path.join(session, "maadd")
+    else:
+        base = os.path.join(tempfile.gettempdir(), f"maadd-{os.geteuid()}")
+    return os.path.join(base, instance_key(target))
+
+
+def control_socket(path: str) -> str:
+    """The control socket inside the runtime directory `path`."""
+    return os.path.join(path, _CONTROL)
+
+
+class RuntimeDir:
+    """A runtime directory held by this process until `release`."""
+
+    def __init__(self, path: str, lock_fd: int) -> None:
+        self.path = path
+        self._lock_fd: int | None = lock_fd
+
+    @classmethod
+    def claim(cls, target: str, environ: Mapping[str, str]) -> RuntimeDir:
+        """Create, check and lock the directory of `target`, and sweep it.
+
+        PROJECT_LOCKED `{scope, ownerPid}` when another front holds it,
+        INSTANCE_CONFIG_INVALID when it cannot be used safely.
+        """
+        path = runtime_path(target, environ)
+        for name in (_WORKERS, _CONTROL):
+            _check_length(os.path.join(path, name))
+        if not environ.get("MAADD_RUNTIME_DIR"):
+            _make_private(os.path.dirname(path))
+        _make_private(path)
+        lock_fd = _lock(os.path.join(path, _LOCK))
+        claimed = cls(path, lock_fd)
+        claimed._sweep()
+        return claimed
+
+    @property
+    def workers_endpoint(self) -> str:
+        """The ZeroMQ endpoint that workers connect to."""
+        return "ipc://" + os.path.join(self.path, _WORKERS)
+
+    @property
+    def control_path(self) -> str:
+        """The socket that takes commands of the command line."""
+        return control_socket(self.path)
+
+    def release(self) -> None:
+        """Remove the sockets and give the directory up; safe to call twice."""
+        if self._lock_fd is None:
+            return
+        self._sweep()
+        # The lock file stays: removing it would let two fronts lock two files of one name.
+        os.ftruncate(self._lock_fd, 0)
+        os.close(self._lock_fd)
+        self._lock_fd = None
+
+    def _sweep(self) -> None:
+        for name in os.listdir(self.path):
+            # The fork server of a killed front leaves its socket behind, too.
+            if name in (_WORKERS, _CONTROL) or name.startswith(_FORK_SERVER):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self.path, name))
+
+
+def _check_length(path: str) -> None:
+    length = len(os.fsencode(path))
+    if length > MAX_SOCKET_PATH:
+        raise _unusable(
+            f"the socket path {path} has {length} bytes, the system allows {MAX_SOCKET_PATH}; "
+            "set MAADD_RUNTIME_DIR to a shorter directory"
+        )
+
+
+def _make_private(path: str) -> None:
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise _unusable(
+            f"the runtime directory {path} cannot be created ({error.strerror}); "
+            "create its parent or set MAADD_RUNTIME_DIR"
+        ) from error
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise _unusable(
+            f"the runtime directory {path} is a link, no directory or not readable "
+            f"({error.strerror}); remove it or set MAADD_RUNTIME_DIR"
+        ) from error
+    try:
+        found = os.fstat(fd)
+    finally:
+        os.close(fd)
+    if found.st_uid != os.geteuid():
+        raise _unusable(
+            f"the runtime directory {path} belongs to user {found.st_uid}, not to this one "
+            f"({os.geteuid()}); remove it or set MAADD_RUNTIME_DIR"
+        )
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & 0o077:
+        raise _unusable(
+            f"the runtime directory {path} is open to other users (mode {mode:04o}); "
+            f"run `chmod 700 {path}`"
+        )
+
+
+def _lock(path: str) -> int:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise _unusable(f"the lock {path} cannot be opened ({error.strerror})") from error
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        owner = _owner_pid(fd)
+        os.close(fd)
+        by = "another process" if owner is None else f"process {owner}"
+        raise MaadError(
+            "PROJECT_LOCKED",
+            f"{by} already serves this instance; stop it first",
+            {"scope": "instance", "ownerPid": owner},
+        ) from error
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd
+
+
+def _owner_pid(fd: int) -> int | None:
+    text = os.pread(fd, 32, 0).strip()
+    return int(text) if text.isdigit() else None
+
+
+def _unusable(message: str) -> MaadError:
+    return MaadError("INSTANCE_CONFIG_INVALID", message)

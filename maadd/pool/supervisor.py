@@ -1,0 +1,328 @@
+"""Keeps one project's worker up: starts it, starts it again, gives up for a while, stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import math
+import time
+from typing import Protocol
+
+import msgspec
+from structlog.typing import FilteringBoundLogger
+
+from maadd.pool.policy import PoolPolicy
+from maadd.pool.restart_policy import RestartPolicy
+from maadd.pool.snapshot import WorkerExit, WorkerSnapshot
+from maadd.pool.spawn import Spawner
+from maadd.pool.worker_handle import Stage, WorkerHandle
+from maadd.protocol.errors import ERROR_CODES, MaadError, MaadErrors, WireError
+from maadd.protocol.messages import Event, HistorySettings
+
+_START_RETRY_MS = 1_000
+
+
+class Project(Protocol):
+    """What the pool needs to know of a project; `maadd.config`'s ProjectConfig is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def history(self) -> HistorySettings: ...
+
+
+class State(enum.Enum):
+    """Of a project, as health shows it (spec 04 §13)."""
+
+    ABSENT = "absent"
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+    BACKOFF = "backoff"
+    FAILED = "failed"
+
+
+class _StartFailure(msgspec.Struct, frozen=True):
+    errors: list[WireError]
+    valid_until: float
+
+
+class Surroundings(Protocol):
+    """What a supervisor asks of the pool."""
+
+    def new_worker(self, project: Project, supervisor: Supervisor) -> WorkerHandle:
+        """A handle of the next generation, known to the router."""
+        ...
+
+    def forget_worker(self, worker: WorkerHandle) -> None:
+        """The worker has ended."""
+        ...
+
+    async def make_room(self, supervisor: Supervisor) -> None:
+        """Return when one more worker may start, and count it; OVERLOADED when none may."""
+        ...
+
+    def project_event(self, project: str, event: Event) -> None:
+        """A record of the project changed."""
+        ...
+
+
+class Supervisor:
+    """One project's worker through all its starts. Lives on the event loop."""
+
+    def __init__(
+        self,
+        project: Project,
+        surroundings: Surroundings,
+        spawner: Spawner,
+        policy: PoolPolicy,
+        log: FilteringBoundLogger,
+    ) -> None:
+        self.project = project
+        """As configured at the last call; the next start uses it."""
+        self.state = State.ABSENT
+        self.worker: WorkerHandle | None = None
+        self.touched = time.monotonic()
+        self.occupies_room = False
+        """Whether it counts as a live worker."""
+        self._surroundings = surroundings
+        self._spawner = spawner
+        self._policy = policy
+        self._log = log.bind(project=project.name)
+        self._restarts = RestartPolicy(policy.restart)
+        self._restart_count = 0
+        self._next_start = 0.0
+        self._failure: _StartFailure | None = None
+        self._last_error: WireError | None = None
+        self._last_exit: WorkerExit | None = None
+        self._recycled_at = -math.inf
+        self._recycling = False
+        self._stopping = False
+        self._closed = False
+        self._stop_asked = asyncio.Event()
+        self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task: asyncio.Task[None] | None = None
+
+    # -- for callers ---------------------------------------------------------------------
+
+    async def ready(self, timeout_s: float) -> WorkerHandle:
+        """The ready worker, started if need be and shared by all who wait.
+
+        The start's own errors; PROJECT_UNAVAILABLE `{state, retryAfterMs}` when it cannot
+        be up within `timeout_s`, and at once when the project is failed.
+        """
+        deadline = time.monotonic() + timeout_s
+        earlier = self._failure
+        while True:
+            self.touched = now = time.monotonic()
+            if self._closed:
+                raise MaadError("SHUTTING_DOWN", "the server is shutting down")
+            if self.state is State.READY and self.worker is not None:
+                return self.worker
+            failure = self._failure
+            if failure is not None and (now < failure.valid_until or failure is not earlier):
+                raise _as_exception(failure.errors)
+            if self.state is State.FAILED:
+                raise self.unavailable()
+            if self.state is State.BACKOFF and self._next_start > deadline:
+                raise self.unavailable()
+            if now >= deadline:
+                raise self.unavailable()
+            if self._task is None:
+                self._task = asyncio.create_task(self._supervise())
+            await asyncio.wait((self._changed,), timeout=deadline - now)
+
+    def unavailable(self) -> MaadError:
+        """PROJECT_UNAVAILABLE as things are now."""
+        wait_ms = _START_RETRY_MS
+        if self.state in (State.BACKOFF, State.FAILED):
+            wait_ms = max(1, math.ceil((self._next_start - time.monotonic()) * 1000))
+        return MaadError(
+            "PROJECT_UNAVAILABLE",
+            f'the worker of project "{self.project.name}" is {self.state.value}; retry later',
+            {"state": self.state.value, "retryAfterMs": wait_ms},
+        )
+
+    def is_idle(self) -> bool:
+        """Whether nothing would be lost by stopping it."""
+        if self._stopping or self.state not in (State.READY, State.BACKOFF, State.FAILED):
+            return False
+        return self.worker is None or not self.worker.calls
+
+    def snapshot(self) -> WorkerSnapshot:
+        """The `worker` block of health."""
+        worker = self.worker
+        beat = None if worker is None else worker.heartbeat
+        return WorkerSnapshot(
+            pid=None if worker is None else worker.pid,
+            state=self.state.value,
+            started_at=None if worker is None else worker.started_at,
+            restarts=self._restart_count,
+            last_heartbeat_at=None if worker is None else worker.last_heartbeat_at,
+            rss_mb=None if beat is None else round(beat.rss_bytes / 1_048_576, 1),
+            queue_depth=0 if beat is None else beat.queue_depth,
+            last_error=self._last_error,
+            last_exit=self._last_exit,
+        )
+
+    # -- for the pool --------------------------------------------------------------------
+
+    async def stop(self, drain_s: float, term_s: float) -> None:
+        """Drain and end the worker, and cancel a restart that is due. The next call starts."""
+        task = self._task
+        if task is None:
+            return
+        self._stopping = True
+        self._stop_asked.set()
+        if self.worker is not None:
+            await self.worker.stop(drain_s, term_s)
+        await asyncio.wait((task,), timeout=self._policy.kill_s)
+
+    async def close(self, drain_s: float, term_s: float) -> None:
+        """Stop for good: calls that come or wait are answered SHUTTING_DOWN."""
+        self._closed = True
+        await self.stop(drain_s, term_s)
+
+    def check(self, now: float) -> None:
+        """Once in a while: look for a silent worker and for one that grew too large."""
+        worker = self.worker
+        if worker is None:
+            return
+        worker.check(now)
+        limit = self._policy.memory_limit_mb
+        if limit is None or worker.heartbeat is None or self.state is not State.READY:
+            return
+        rss_mb = worker.heartbeat.rss_bytes / 1_048_576
+        if rss_mb > limit and now - self._recycled_at >= self._policy.recycle_interval_s:
+            self._recycled_at = now
+            self._recycling = True
+            self._log.warning(
+                "worker_recycled",
+                rss_mb=round(rss_mb, 1),
+                limit_mb=limit,
+            )
+            worker.drain()
+
+    # -- Listener ------------------------------------------------------------------------
+
+    def worker_changed(self, worker: WorkerHandle) -> None:
+        """The worker's stage changed."""
+        if worker is not self.worker:
+            return
+        if worker.stage is Stage.READY:
+            self._restarts.ready(time.monotonic())
+            self._last_error = None
+            self._become(State.READY)
+        else:
+            self._become(State.DRAINING)
+
+    def worker_event(self, event: Event) -> None:
+        """A record changed."""
+        self._surroundings.project_event(self.project.name, event)
+
+    # -- life ----------------------------------------------------------------------------
+
+    async def _supervise(self) -> None:
+        try:
+            while await self._one_life() and not self._stopping:
+                self.occupies_room = False
+        except Exception as error:
+            self._log.error("supervisor_failed", exc_info=error)
+            self._fail([WireError("INTERNAL", "the worker could not be started; see the log")])
+        finally:
+            self.occupies_room = False
+            self._task = None
+            self.worker = None
+            if self._stopping:
+                self._restarts.forget()
+            self._stopping = False
+            self._stop_asked.clear()
+            self._become(State.ABSENT)
+
+    async def _one_life(self) -> bool:
+        """Start a worker and see it through to its end. True: another one is to follow."""
+        self._become(State.STARTING)
+        try:
+            await self._surroundings.make_room(self)
+        except MaadError as refusal:
+            # Told to those who wait; the next caller may have more luck.
+            self._fail([refusal.wire()], ttl_s=0)
+            return False
+        if self._stopping:
+            return False
+        self._recycling = False
+        worker = self._surroundings.new_worker(self.project, self)
+        self.worker = worker
+        try:
+            await worker.launch(self._spawner)
+            end = await worker.ended
+        finally:
+            self._surroundings.forget_worker(worker)
+            self.worker = None
+        self._last_exit = end or self._last_exit
+        if worker.failure is not None:
+            self._fail(worker.failure)
+            return False
+        if self._stopping or self._recycling:
+            return self._recycling
+        if worker.said_goodbye and end is not None and end.code == 0:
+            # Told to end by somebody else. A caller that waits has it started again.
+            return False
+        self.occupies_room = False
+        await self._mourn(worker, end)
+        return True
+
+    async def _mourn(self, worker: WorkerHandle, end: WorkerExit | None) -> None:
+        """Wait out the back-off after a death."""
+        restart = self._restarts.died(time.monotonic())
+        self._restart_count += 1
+        self._next_start = time.monotonic() + restart.delay_s
+        how = worker.death or _describe(end)
+        self._last_error = WireError("WORKER_LOST", f"the worker ended: {how}")
+        self._log.error(
+            "worker_died",
+            worker_pid=worker.pid,
+            reason=how,
+            retry_in_ms=round(restart.delay_s * 1000),
+            failed=restart.failed,
+        )
+        self._become(State.FAILED if restart.failed else State.BACKOFF)
+        try:
+            await asyncio.wait_for(self._stop_asked.wait(), restart.delay_s)
+        except TimeoutError:
+            return
+
+    def _fail(self, errors: list[WireError], ttl_s: float | None = None) -> None:
+        ttl = self._policy.start_failure_ttl_s if ttl_s is None else ttl_s
+        self._failure = _StartFailure(errors, time.monotonic() + ttl)
+        self._last_error = errors[0]
+        self._log.error(
+            "worker_start_failed",
+            code=errors[0].code,
+            message=errors[0].message,
+        )
+
+    def _become(self, state: State) -> None:
+        if state is self.state and state is not State.ABSENT:
+            return
+        self.state = state
+        self._changed.set_result(None)
+        self._changed = asyncio.get_running_loop().create_future()
+
+
+def _describe(end: WorkerExit | None) -> str:
+    if end is None:
+        return "it could not be started"
+    if end.signal is not None:
+        return f"by {end.signal}"
+    return f"with exit code {end.code}" if end.code is not None else "for an unknown reason"
+
+
+def _as_exception(errors: list[WireError]) -> MaadError | MaadErrors:
+    found = [
+        MaadError(e.code if e.code in ERROR_CODES else "INTERNAL", e.message, e.details)
+        for e in errors
+    ]
+    return found[0] if len(found) == 1 else MaadErrors(found)

@@ -1,0 +1,380 @@
+"""One start of one worker: its process, its messages, the calls it holds, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import signal
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+from structlog.typing import FilteringBoundLogger
+
+from maadd.pool.policy import PoolPolicy
+from maadd.pool.router import PeerFull, PeerGone, Router
+from maadd.pool.snapshot import WorkerExit, now_text
+from maadd.pool.spawn import Spawner, WorkerProcess
+from maadd.protocol.errors import MaadError, WireError
+from maadd.protocol.messages import (
+    Bye,
+    Call,
+    Cancel,
+    Cancelled,
+    Drain,
+    Event,
+    Failed,
+    Heartbeat,
+    Hello,
+    Ready,
+    Reply,
+    ToFront,
+    WorkerConfig,
+)
+
+QUEUE_RETRY_MS = 500
+
+
+class Stage(enum.Enum):
+    """How far a worker process is in its life."""
+
+    STARTING = "starting"
+    READY = "ready"
+    LEAVING = "leaving"
+    """It takes no more calls: it drains, was told to end, or cannot be reached."""
+    ENDED = "ended"
+
+
+class CallEnd(enum.Enum):
+    """How a call ended that has no reply."""
+
+    WITHDRAWN = "withdrawn"
+    """The worker did nothing of it."""
+    PUBLISHED = "published"
+    """The write is past its publish point and goes on; its reply comes later."""
+    LOST = "lost"
+    """The worker died with it."""
+    EXPIRED = "expired"
+    """Its time is over."""
+
+
+class PendingCall:
+    """A call that a worker holds. `outcome` is what its caller waits for now."""
+
+    __slots__ = ("cancelled", "is_write", "late", "on_end", "outcome", "request_id", "tool")
+
+    def __init__(
+        self,
+        request_id: str,
+        tool: str,
+        is_write: bool,
+        outcome: asyncio.Future[Reply | CallEnd],
+    ) -> None:
+        self.request_id = request_id
+        self.tool = tool
+        self.is_write = is_write
+        self.outcome = outcome
+        self.cancelled = False
+        """Whether the worker was told to give it up."""
+        self.late: int | None = None
+        """The limit in ms, once the caller has its REQUEST_TIMEOUT."""
+        self.on_end: Callable[[], None] | None = None
+        """To be called when the worker is done with a call that nobody waits for."""
+
+    def settle(self, outcome: Reply | CallEnd) -> None:
+        """Tell the caller, if it still waits."""
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
+
+
+class Listener(Protocol):
+    """Who follows a worker's life."""
+
+    def worker_changed(self, worker: WorkerHandle) -> None:
+        """The stage changed."""
+        ...
+
+    def worker_event(self, event: Event) -> None:
+        """A record changed."""
+        ...
+
+
+class WorkerHandle:
+    """Made before the process exists, because its first message may come at any time."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        router: Router,
+        policy: PoolPolicy,
+        listener: Listener,
+        log: FilteringBoundLogger,
+    ) -> None:
+        self.identity = config.wire_identity
+        self.project = config.project
+        self.stage = Stage.STARTING
+        self.calls: dict[str, PendingCall] = {}
+        self.failure: list[WireError] | None = None
+        """Why the project could not be opened, from the worker itself."""
+        self.index_empty: int | None = None
+        """Markdown files over an empty index, as found at the start."""
+        self.said_goodbye = False
+        self.pid: int | None = None
+        self.started_at = now_text()
+        self.last_heartbeat_at: str | None = None
+        self.heartbeat: Heartbeat | None = None
+        self.death: str | None = None
+        """Why this side killed it."""
+        self.ended: asyncio.Future[WorkerExit | None]
+        self._config = config
+        self._router = router
+        self._policy = policy
+        self._listener = listener
+        self._log = log.bind(project=config.project)
+        self._loop = asyncio.get_running_loop()
+        self.ended = self._loop.create_future()
+        self._heard = time.monotonic()
+        self._process: WorkerProcess | None = None
+        self._stop_asked = False
+        self._collecting: asyncio.Task[None] | None = None
+
+    # -- process -------------------------------------------------------------------------
+
+    async def launch(self, spawner: Spawner) -> None:
+        """Start the process. A failure to do so is an end like any other."""
+        try:
+            process = await asyncio.to_thread(spawner.start, self._config)
+        except Exception as error:
+            self._log.error("worker_not_started", exc_info=error)
+            self._finish(None)
+            return
+        self._process = process
+        self.pid = process.pid
+        self._heard = time.monotonic()
+        self._loop.add_reader(process.end_fd, self._process_ended)
+        self._log.info("worker_started", worker_pid=process.pid)
+        if self._stop_asked:
+            self._signal(signal.SIGKILL)
+
+    def kill(self, reason: str) -> None:
+        """End the process at once."""
+        if self.death is None and self.stage is not Stage.ENDED:
+            self.death = reason
+            self._log.warning("worker_killed", worker_pid=self.pid, reason=reason)
+        self._signal(signal.SIGKILL)
+        self._leave()
+
+    async def stop(self, drain_s: float, term_s: float) -> None:
+        """Ask, then SIGTERM after `drain_s`, then SIGKILL after `term_s` more."""
+        self._stop_asked = True
+        self._leave()
+        if self.pid is None or self.heartbeat is None:
+            # Nothing was accepted yet, and nobody may be listening.
+            self._signal(signal.SIGTERM)
+        else:
+            self._tell(Drain())
+        if await self._ends_within(drain_s):
+            return
+        self._log.warning("worker_stop_slow", worker_pid=self.pid)
+        self._signal(signal.SIGTERM)
+        if await self._ends_within(term_s):
+            return
+        self.kill("did not stop in time")
+        if not await self._ends_within(self._policy.kill_s):
+            self._log.error("worker_unkillable", worker_pid=self.pid)
+
+    def drain(self) -> None:
+        """Ask the worker to finish what it has and end, without any pressure."""
+        self._leave()
+        self._tell(Drain())
+
+    def check(self, now: float) -> None:
+        """Kill a worker that has been silent for too long."""
+        silent = now - self._heard
+        if self.stage is Stage.STARTING:
+            if self._process is not None and silent > self._policy.start_timeout_s:
+                self.kill(f"no sign of life for {silent:.0f} s while starting")
+        elif self.stage is not Stage.ENDED and silent > self._policy.heartbeat_limit_s:
+            self.kill(f"no heartbeat for {silent:.0f} s")
+
+    def grant_time(self, now: float) -> None:
+        """This process itself stood still, so the worker's silence says nothing."""
+        self._heard = now
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self.stage is not Stage.ENDED:
+            self._process.signal(number)
+
+    async def _ends_within(self, seconds: float) -> bool:
+        await asyncio.wait((self.ended,), timeout=seconds)
+        return self.ended.done()
+
+    def _process_ended(self) -> None:
+        if self._process is not None:
+            self._loop.remove_reader(self._process.end_fd)
+            self._collecting = self._loop.create_task(self._collect(self._process))
+
+    async def _collect(self, process: WorkerProcess) -> None:
+        code = await asyncio.to_thread(process.collect)
+        self._router.drain()
+        if not self.said_goodbye:
+            # Answers that were sent just before the end may still be on their way.
+            await asyncio.sleep(self._policy.last_words_s)
+            self._router.drain()
+        died_of = signal.Signals(-code).name if code is not None and code < 0 else None
+        if died_of == "SIGKILL" and self.death is None and not self._stop_asked:
+            self._log.error(
+                "worker_killed_from_outside",
+                worker_pid=self.pid,
+                hint="perhaps the system ran out of memory; see the kernel's log",
+            )
+        exit_code = code if code is not None and code >= 0 else None
+        self._finish(WorkerExit(now_text(), exit_code, died_of))
+
+    def _finish(self, end: WorkerExit | None) -> None:
+        self.stage = Stage.ENDED
+        calls, self.calls = self.calls, {}
+        for pending in calls.values():
+            self._close(pending, CallEnd.LOST)
+        self.ended.set_result(end)
+        self._listener.worker_changed(self)
+
+    def _leave(self) -> None:
+        if self.stage in (Stage.STARTING, Stage.READY):
+            self.stage = Stage.LEAVING
+            self._listener.worker_changed(self)
+
+    # -- calls ---------------------------------------------------------------------------
+
+    def dispatch(self, call: Call, *, is_write: bool, deadline_ms: int) -> PendingCall:
+        """Hand a call over; OVERLOADED when the worker holds as many as it may.
+
+        A worker that turns out to be unreachable is killed and the call is WITHDRAWN.
+        """
+        if len(self.calls) >= self._policy.worker_queue:
+            raise self._queue_full()
+        if call.request_id in self.calls:
+            raise ValueError(f"request id {call.request_id} is in use")
+        message = msgspec.structs.replace(
+            call, generation=self._config.generation, is_write=is_write, deadline_ms=deadline_ms
+        )
+        pending = PendingCall(call.request_id, call.tool, is_write, self._loop.create_future())
+        try:
+            self._router.send(self.identity, message)
+        except PeerFull as error:
+            raise self._queue_full() from error
+        except PeerGone:
+            self.kill("its connection is gone")
+            pending.settle(CallEnd.WITHDRAWN)
+            return pending
+        self.calls[call.request_id] = pending
+        return pending
+
+    def holds(self, pending: PendingCall) -> bool:
+        """Whether the worker still has the call."""
+        return self.calls.get(pending.request_id) is pending
+
+    def cancel(self, pending: PendingCall) -> None:
+        """Tell the worker that nobody waits for the call any more."""
+        if self.holds(pending):
+            pending.cancelled = True
+            self._tell(Cancel(pending.request_id))
+
+    def expect_word(self, pending: PendingCall) -> asyncio.Future[Reply | CallEnd]:
+        """A new outcome to wait for, after the first one was EXPIRED."""
+        pending.outcome = self._loop.create_future()
+        if not self.holds(pending):
+            pending.settle(CallEnd.LOST)
+        return pending.outcome
+
+    def _queue_full(self) -> MaadError:
+        return MaadError(
+            "OVERLOADED",
+            f'too many calls wait for the project "{self.project}"; retry later',
+            {
+                "reason": "worker_queue",
+                "limit": self._policy.worker_queue,
+                "retryAfterMs": QUEUE_RETRY_MS,
+            },
+        )
+
+    def _tell(self, message: Cancel | Drain) -> None:
+        try:
+            self._router.send(self.identity, message)
+        except (PeerGone, PeerFull) as error:
+            # It has ended, is about to, or does not listen: the ladder and the clock decide.
+            self._log.debug("worker_unreachable", reason=type(error).__name__)
+
+    def _close(self, pending: PendingCall, outcome: Reply | CallEnd) -> None:
+        pending.settle(outcome)
+        if pending.on_end is not None:
+            pending.on_end()
+        if pending.late is not None:
+            error = outcome.error_code if isinstance(outcome, Reply) else outcome.value
+            self._log.warning(
+                "tool_call_overrun",
+                request_id=pending.request_id,
+                tool=pending.tool,
+                limit_ms=pending.late,
+                error=error,
+            )
+
+    # -- messages ------------------------------------------------------------------------
+
+    def receive(self, message: ToFront) -> None:
+        """A message of this worker."""
+        self._heard = time.monotonic()
+        if isinstance(message, Reply):
+            pending = self.calls.pop(message.request_id, None)
+            if pending is not None:
+                self._close(pending, message)
+        else:
+            self._receive_other(message)
+
+    def _receive_other(self, message: ToFront) -> None:
+        match message:
+            case Event():
+                self._listener.worker_event(message)
+            case Heartbeat():
+                self.heartbeat = message
+                self.last_heartbeat_at = now_text()
+                if message.state == "draining":
+                    self._leave()
+            case Cancelled():
+                self._cancelled(message)
+            case Ready():
+                if self.stage is Stage.STARTING:
+                    self.stage = Stage.READY
+                    self.index_empty = message.index_empty
+                    self._log.info(
+                        "worker_ready",
+                        worker_pid=self.pid,
+                        documents=message.documents,
+                        recovery_actions=message.recovery_actions,
+                    )
+                    self._listener.worker_changed(self)
+            case Failed():
+                self.failure = message.errors
+                self._leave()
+            case Bye():
+                self.said_goodbye = True
+                if not message.clean:
+                    self._log.warning("worker_left_recovery")
+                self._leave()
+            case Hello():
+                return
+
+    def _cancelled(self, message: Cancelled) -> None:
+        pending = self.calls.get(message.request_id)
+        if pending is None:
+            return
+        if not message.withdrawn:
+            pending.settle(CallEnd.PUBLISHED)
+            return
+        if not pending.cancelled:
+            # The worker takes no more calls, and this one can go to the next.
+            self._leave()
+        del self.calls[message.request_id]
+        pending.late = None
+        self._close(pending, CallEnd.WITHDRAWN)

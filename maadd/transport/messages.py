@@ -1,0 +1,141 @@
+"""JSON-RPC messages as bytes: decoded once, answered without an intermediate object."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+SERVER_ERROR = -32000
+"""The code for HTTP requests that do not fit their session (spec 04 §9.2)."""
+
+VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+"""The member of `params._meta` that only requests of the stateless revisions have."""
+
+MessageId = int | str
+
+
+class CallParams(msgspec.Struct, frozen=True):
+    """The params of `tools/call`; `arguments` is for the pipeline to judge."""
+
+    name: str
+    arguments: Any = None
+    meta: Any = msgspec.field(name="_meta", default=None)
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A message that wants an answer. `call` is set for `tools/call` with usable params."""
+
+    id: MessageId
+    method: str
+    params: dict[str, Any] | None
+    call: CallParams | None = None
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """`params._meta`; empty when there is none."""
+        meta = self.call.meta if self.call else (self.params or {}).get("_meta")
+        return meta if isinstance(meta, dict) else {}
+
+    @property
+    def progress_token(self) -> MessageId | None:
+        """What the client wants progress reported under."""
+        token = self.meta.get("progressToken")
+        return token if isinstance(token, (int, str)) and not isinstance(token, bool) else None
+
+    @property
+    def is_stateless(self) -> bool:
+        """Whether it carries the envelope of the stateless revisions."""
+        return VERSION_KEY in self.meta
+
+
+class Notification(msgspec.Struct, frozen=True):
+    """A message without an answer. A response counts as one: nothing of ours awaits it."""
+
+    method: str | None
+    params: dict[str, Any] | None
+
+
+class NotAMessage(ValueError):
+    """The bytes are not JSON, or not JSON-RPC."""
+
+
+class _Wire(msgspec.Struct, frozen=True):
+    jsonrpc: Literal["2.0"]
+    id: MessageId | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+
+_wire = msgspec.json.Decoder(_Wire)
+_wire_batch = msgspec.json.Decoder(list[_Wire])
+_call_params = msgspec.json.Decoder(CallParams)
+_params = msgspec.json.Decoder(dict[str, Any] | None)
+_encode = msgspec.json.encode
+
+
+def decode_message(text: bytes) -> Request | Notification:
+    """The one message in `text`; NotAMessage when there is none."""
+    try:
+        return _message(_wire.decode(text))
+    except (ValueError, RecursionError) as error:
+        raise NotAMessage(str(error)) from None
+
+
+def decode_messages(text: bytes) -> list[Request | Notification]:
+    """The message or the batch in `text`, never empty; NotAMessage when any of it is none."""
+    if not text.lstrip().startswith(b"["):
+        return [decode_message(text)]
+    try:
+        messages = [_message(wire) for wire in _wire_batch.decode(text)]
+    except (ValueError, RecursionError) as error:
+        raise NotAMessage(str(error)) from None
+    if not messages:
+        raise NotAMessage("the batch is empty")
+    return messages
+
+
+def response(request_id: MessageId, result: bytes) -> bytes:
+    """The answer to a request; `result` is finished JSON."""
+    return b"".join((b'{"jsonrpc":"2.0","id":', _encode(request_id), b',"result":', result, b"}"))
+
+
+def error_response(
+    request_id: MessageId | None, code: int, message: str, data: object = None
+) -> bytes:
+    """The refusal of a request, or with None of something that could not be read."""
+    error: dict[str, object] = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return _encode({"jsonrpc": "2.0", "error": error, "id": request_id})
+
+
+def notification(method: str, params: object = None) -> bytes:
+    """A message to the client that wants no answer."""
+    body: dict[str, object] = {"jsonrpc": "2.0", "method": method}
+    if params is not None:
+        body["params"] = params
+    return _encode(body)
+
+
+def _message(wire: _Wire) -> Request | Notification:
+    if wire.method == "tools/call" and wire.id is not UNSET and wire.params is not UNSET:
+        try:
+            return Request(wire.id, wire.method, None, _call_params.decode(wire.params))
+        except msgspec.ValidationError:
+            pass  # Params of another shape are refused like those of any method.
+    params = None if wire.params is UNSET else _params.decode(wire.params)
+    if wire.method is UNSET:
+        if wire.id is UNSET or (wire.result is UNSET and wire.error is UNSET):
+            raise NotAMessage("a message needs a method, or an id and a result or error")
+        return Notification(None, None)
+    if wire.id is UNSET:
+        return Notification(wire.method, params)
+    return Request(wire.id, wire.method, params)

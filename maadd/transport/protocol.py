@@ -1,0 +1,87 @@
+"""uvicorn's HTTP/1.1 protocol with bounds on how long and how large a request may come in."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from maadd.transport.replies import CLOSE, Answer, refusal
+
+MAX_HEAD_BYTES = 65_536
+"""Request line and headers; counted from the second packet on, so up to one packet more."""
+
+_UNREADABLE = refusal("BAD_REQUEST", "this is no HTTP request that can be understood", CLOSE)
+_HEAD_TOO_LARGE = refusal("BAD_REQUEST", "the request headers are too large", CLOSE, status=431)
+_TOO_SLOW = refusal("REQUEST_TIMEOUT", "the request took too long to arrive", CLOSE, status=408)
+
+
+class _Receiving(enum.Enum):
+    HEAD = 1
+    BODY = 2
+    NOTHING = 3
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """One connection; `close_if_overdue`, asked from time to time, spares requests a timer."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._receiving = _Receiving.HEAD
+        self._since = self.loop.time()
+        self._head_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        before = self._receiving
+        super().data_received(data)
+        if before is _Receiving.HEAD and self._receiving is _Receiving.HEAD:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._refuse(_HEAD_TOO_LARGE)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._receiving = _Receiving.HEAD
+        self._since = self.loop.time()
+        self._head_bytes = 0
+
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._receiving = _Receiving.BODY
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._receiving = _Receiving.NOTHING
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(_UNREADABLE)
+
+    def close_if_overdue(self, headers_s: float, request_s: float) -> None:
+        """End a connection whose request has not come in within these times (spec 04 §9.7)."""
+        if self._receiving is _Receiving.NOTHING:
+            return
+        limit = headers_s if self._receiving is _Receiving.HEAD else request_s
+        if self.loop.time() - self._since > limit:
+            self._refuse(_TOO_SLOW)
+
+    def _refuse(self, answer: Answer) -> None:
+        """Answer in the place of the application, unless it began to, and close."""
+        if self.transport.is_closing():
+            return
+        if self._may_answer():
+            length = (b"content-length", b"%d" % len(answer.body))
+            headers = [*self.server_state.default_headers, *answer.headers, length]
+            lines = [b"%s: %s\r\n" % header for header in headers]
+            self.transport.write(
+                b"".join((STATUS_LINE[answer.status], *lines, b"\r\n", answer.body))
+            )
+        self.transport.close()
+
+    def _may_answer(self) -> bool:
+        cycle: Any = self.cycle
+        if cycle is None:
+            return True
+        if self._receiving is _Receiving.BODY:
+            return not cycle.response_started
+        return bool(cycle.response_complete)

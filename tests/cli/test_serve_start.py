@@ -1,0 +1,111 @@
+"""`maad serve`: what refuses a start, and a server over standard input and output."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+
+
+def refusal(done: Any) -> str:
+    """The one line of a refused start."""
+    assert done.code == 1
+    assert done.out == ""
+    lines: list[str] = [line for line in done.err.splitlines() if not line.startswith("{")]
+    assert len(lines) == 1, done.err
+    return lines[0]
+
+
+def test_nothing_to_serve(maad: Any) -> None:
+    assert refusal(maad("serve")).startswith("INSTANCE_CONFIG_INVALID: there is nothing to serve")
+
+
+def test_every_bad_flag_and_variable_is_named_at_once(maad: Any) -> None:
+    done = maad(
+        "serve",
+        "--project=x",
+        "--role=boss",
+        "--http-port=0",
+        "--tools=maad_gett",
+        env={"MAAD_SESSION_MAX": "many"},
+    )
+    line = refusal(done)
+    for named in ("--role='boss'", "--http-port='0'", "maad_gett", "MAAD_SESSION_MAX='many'"):
+        assert named in line
+    assert line.count("; INSTANCE_CONFIG_INVALID: ") == 3
+
+
+def test_two_variables_conflict_but_a_flag_decides(maad: Any, tmp_path: Path) -> None:
+    both = {"MAAD_PROJECT": str(tmp_path), "MAAD_INSTANCE": "absent.yaml"}
+    assert "both given" in refusal(maad("serve", env=both))
+    decided = maad("serve", "--instance=also-absent.yaml", env={"MAAD_PROJECT": str(tmp_path)})
+    assert refusal(decided).startswith("INSTANCE_CONFIG_NOT_FOUND: ")
+
+
+def test_every_problem_of_an_instance_is_told(maad: Any, tmp_path: Path) -> None:
+    (tmp_path / "instance.yaml").write_text("projects:\n  - {name: A, path: a}\n  - {name: b}\n")
+    line = refusal(maad("serve", "--instance=instance.yaml"))
+    assert line.count("INSTANCE_CONFIG_INVALID: ") == 3
+
+
+def test_http_needs_an_instance_and_a_token(maad: Any, project: Path, instance: Path) -> None:
+    single = maad("serve", f"--project={project}", "--transport=http")
+    assert refusal(single).startswith("INSTANCE_CONFIG_INVALID: ")
+    no_token = maad("serve", f"--instance={instance}", "--transport=http")
+    assert refusal(no_token).startswith("TOKENS_FILE_MISSING: ")
+    legacy = maad("serve", f"--instance={instance}", "--transport=http", "--auth-token=x")
+    assert refusal(legacy).startswith("LEGACY_BEARER_REMOVED: ")
+
+
+def test_a_single_project_that_was_never_indexed_is_refused(maad: Any, project: Path) -> None:
+    line = refusal(maad("serve", f"--project={project}"))
+    assert line.startswith("INDEX_EMPTY: ")
+    assert "maad reindex" in line
+
+
+@pytest.mark.parametrize("ending", ["end of input", "SIGTERM"])
+def test_only_the_protocol_reaches_standard_output(
+    maad: Any, project: Path, environment: dict[str, str], ending: str
+) -> None:
+    assert maad("reindex", f"--project={project}").code == 0
+    serving = [sys.executable, "-m", "maadd.cli", "serve", f"--project={project}"]
+    with subprocess.Popen(
+        serving,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
+        server.stdin.flush()
+        answer = json.loads(server.stdout.readline())
+        if ending == "SIGTERM":
+            server.send_signal(signal.SIGTERM)
+            server.wait(20)
+        rest, log = server.communicate(timeout=20)
+    assert answer["id"] == 1
+    assert answer["result"]["serverInfo"]["name"]
+    assert rest == b""
+    assert server.returncode == 0
+    for line in log.splitlines():
+        assert "msg" in json.loads(line)
+    assert os.listdir(environment["MAADD_RUNTIME_DIR"]) == ["lock"]

@@ -1,0 +1,342 @@
+"""What becomes of a call: answers, timeouts, cancellation, the death of its worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from pool_bench import QUICK, Bench, call_of, open_fifo, until
+
+from maadd.protocol.errors import MaadError
+from maadd.protocol.messages import WorkerSettings
+
+OpenBench = Callable[..., contextlib.AbstractAsyncContextManager[Bench]]
+
+
+async def error_of(awaitable: object) -> MaadError:
+    with pytest.raises(MaadError) as caught:
+        await awaitable
+    return caught.value
+
+
+async def test_a_call_travels_to_the_projects_worker_and_back(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        one, two = bench.project("one"), bench.project("two")
+        for tool in ("echo", "slow_echo"):
+            reply = await bench.read(one, tool, docId="x", n=[1, None])
+            assert reply.ok
+            assert json.loads(reply.body) == {"docId": "x", "n": [1, None]}
+        pids = [json.loads((await bench.read(p, "pid")).body) for p in (one, two)]
+        assert pids == [bench.pool.snapshot(p).pid for p in (one, two)]
+        assert pids[0] != pids[1]
+
+
+async def test_two_hundred_calls_at_once_are_answered_each_with_its_own(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        replies = await asyncio.gather(
+            *(bench.read(project, ("echo", "slow_echo")[n % 2], n=n) for n in range(200))
+        )
+        assert [json.loads(reply.body)["n"] for reply in replies] == list(range(200))
+        assert bench.pool.in_flight() == 0
+
+
+async def test_events_of_writes_reach_the_front(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.write(bench.project(), "put", text="first")
+        await until(lambda: bench.events)
+        name, event = bench.events[0]
+        assert (name, event.origin) == ("one", "first")
+
+
+async def test_events_of_other_threads_wake_the_writer(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.read(bench.project(), "read_events")
+        await until(lambda: bench.events)
+        assert bench.events[0][1].origin == "external"
+
+
+async def test_an_exception_in_a_tool_is_an_answer_without_its_text(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        for awaitable, outcome in (
+            (bench.read(project, "raise"), None),
+            (bench.write(project, "raise_write"), "not_published"),
+            (bench.write(project, "raise_after"), "unknown_reconcile"),
+        ):
+            reply = await awaitable
+            assert (reply.ok, reply.error_code) == (False, "INTERNAL")
+            (error,) = json.loads(reply.body)
+            assert "secret" not in error["message"]
+            assert error.get("details") == (outcome and {"writeOutcome": outcome})
+        assert (await bench.read(project, "echo")).ok
+
+
+async def test_a_read_out_of_time_is_interrupted_and_keeps_its_slot_until_it_ends(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        await bench.pool.ensure_ready(project, 20)
+        ended: list[int] = []
+        call = call_of("wait")
+        error = await error_of(
+            bench.pool.call(
+                project,
+                call,
+                is_write=False,
+                timeout_s=0.05,
+                on_end=lambda: ended.append(bench.pool.in_flight()),
+            )
+        )
+        assert error.code == "REQUEST_TIMEOUT"
+        assert error.details == {"tool": "wait", "limitMs": 50}
+        await until(lambda: ended)
+        assert ended == [0]
+        assert (await bench.read(project, "slow_echo", n=1)).ok
+
+
+async def test_the_worker_ends_a_read_at_its_deadline_by_itself(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        await bench.pool.ensure_ready(project, 20)
+        worker = next(iter(bench.pool._workers.values()))
+        pending = worker.dispatch(call_of("wait"), is_write=False, deadline_ms=40)
+        reply = await pending.outcome
+        assert (reply.ok, reply.error_code) == (False, "REQUEST_TIMEOUT")
+        assert json.loads(reply.body)[0]["details"] == {"tool": "wait", "limitMs": 40}
+
+
+async def test_a_write_that_waits_is_withdrawn_and_one_in_hand_is_to_be_reconciled(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        fifo = project.fifo("hold")
+        ends: list[str] = []
+
+        def write(text: str, timeout_s: float, **args: str) -> asyncio.Task[object]:
+            return asyncio.ensure_future(
+                bench.pool.call(
+                    project,
+                    call_of("put", text=text, **args),
+                    is_write=True,
+                    timeout_s=timeout_s,
+                    on_end=lambda: ends.append(text),
+                )
+            )
+
+        await bench.pool.ensure_ready(project, 20)
+        in_hand = write("in hand", 0.3, after=fifo)
+        await until(lambda: project.lines("written") == ["in hand"])
+        waiting = write("waiting", 0.05)
+        error = await error_of(waiting)
+        assert error.details == {"tool": "put", "limitMs": 50, "writeOutcome": "not_published"}
+        assert ends == ["waiting"]
+        error = await error_of(in_hand)
+        assert error.details == {"tool": "put", "limitMs": 300, "writeOutcome": "unknown_reconcile"}
+        assert (ends, bench.pool.in_flight()) == (["waiting"], 1)
+        await asyncio.to_thread(open_fifo, fifo)
+        await until(lambda: bench.pool.in_flight() == 0)
+        assert ends == ["waiting", "in hand"]
+        assert (await write("last", 20)).ok
+        assert project.lines("written") == ["in hand", "last"]
+
+
+async def test_a_write_before_its_publish_point_is_withdrawn_from_its_group(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        fifo = project.fifo("hold")
+        await bench.pool.ensure_ready(project, 20)
+        error = await error_of(bench.write(project, "put", timeout_s=0.1, before=fifo))
+        assert error.details is not None
+        assert error.details["writeOutcome"] == "not_published"
+        await asyncio.to_thread(open_fifo, fifo)
+        await bench.write(project, "put", text="next")
+        assert project.lines("written") == ["next"]
+
+
+async def test_a_reply_that_comes_after_the_timeout_is_still_the_answer(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        project = bench.project(behaviour="answers-cancel")
+        await bench.pool.ensure_ready(project, 20)
+        assert (await bench.write(project, "put", timeout_s=0.02)).body == b'"late"'
+
+
+async def test_without_a_word_of_the_worker_a_write_is_to_be_reconciled(
+    open_bench: OpenBench,
+) -> None:
+    policy = msgspec.structs.replace(QUICK, cancel_answer_s=0.05, drain_s=0.1, term_s=0.1)
+    async with open_bench(policy) as bench:
+        project = bench.project(behaviour="stubborn")
+        await bench.pool.ensure_ready(project, 20)
+        error = await error_of(bench.write(project, "put", timeout_s=0.02))
+        assert error.code == "REQUEST_TIMEOUT"
+        assert error.details == {"tool": "put", "limitMs": 20, "writeOutcome": "unknown_reconcile"}
+
+
+async def test_a_cancelled_caller_cancels_the_call(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        await bench.pool.ensure_ready(project, 20)
+        ended = asyncio.Event()
+        reading = asyncio.ensure_future(
+            bench.pool.call(
+                project, call_of("wait"), is_write=False, timeout_s=30, on_end=ended.set
+            )
+        )
+        await until(lambda: project.lines("waiting"))
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        async with asyncio.timeout(20):
+            await ended.wait()
+        assert bench.pool.in_flight() == 0
+
+
+async def test_a_write_that_waits_too_long_for_the_writer(open_bench: OpenBench) -> None:
+    async with open_bench(settings=WorkerSettings(write_wait_ms=40)) as bench:
+        project = bench.project()
+        fifo = project.fifo("hold")
+        first = asyncio.ensure_future(bench.write(project, "put", text="first", after=fifo))
+        await until(lambda: project.lines("written"))
+        reply = await bench.write(project, "put", text="second")
+        assert reply.error_code == "WRITE_TIMEOUT"
+        details = json.loads(reply.body)[0]["details"]
+        assert details["waitedMs"] >= 40
+        assert details["queueDepth"] == 2
+        await asyncio.to_thread(open_fifo, fifo)
+        assert (await first).ok
+        assert project.lines("written") == ["first"]
+
+
+async def test_writes_that_wait_are_taken_as_a_group_of_at_most_sixty_four(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        fifo = project.fifo("hold")
+        texts = [f"text {n}" for n in range(100)]
+        first = asyncio.ensure_future(bench.write(project, "put", text="first", after=fifo))
+        await until(lambda: project.lines("written"))
+        others = [asyncio.ensure_future(bench.write(project, "put", text=t)) for t in texts]
+        await until(lambda: bench.pool.in_flight() == 101)
+        # Reads never wait for writes; this one is behind all of them on the wire.
+        assert (await bench.read(project, "echo")).ok
+        await asyncio.to_thread(open_fifo, fifo)
+        assert all(reply.ok for reply in await asyncio.gather(first, *others))
+        assert project.lines("groups") == ["1", "64", "36"]
+        assert project.lines("written") == ["first", *texts]
+
+
+async def test_the_writer_settles_after_a_group_and_then_until_nothing_is_left(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        await bench.write(project, "put")
+        await until(lambda: len(project.lines("settled")) == 4)
+        assert project.lines("settled") == ["True", "False", "True", "True"]
+
+
+async def test_more_calls_than_the_queue_holds_are_refused(open_bench: OpenBench) -> None:
+    async with open_bench(msgspec.structs.replace(QUICK, worker_queue=3)) as bench:
+        project = bench.project()
+        reads = [asyncio.ensure_future(bench.read(project, "wait")) for _ in range(3)]
+        await until(lambda: bench.pool.in_flight() == 3)
+        error = await error_of(bench.read(project, "echo"))
+        assert error.code == "OVERLOADED"
+        assert error.details == {"reason": "worker_queue", "limit": 3, "retryAfterMs": 500}
+        for read in reads:
+            read.cancel()
+        await until(lambda: bench.pool.in_flight() == 0)
+        assert (await bench.read(project, "echo")).ok
+
+
+async def test_a_read_is_repeated_once_on_the_next_worker(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        reply = await bench.read(project, "die_once")
+        assert json.loads(reply.body) == bench.pool.snapshot(project).pid
+        assert len(project.lines("starts")) == 2
+
+
+async def test_a_read_that_kills_two_workers_is_given_up(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        error = await error_of(bench.read(project, "die"))
+        assert error.code == "PROJECT_UNAVAILABLE"
+        assert error.details is not None
+        assert set(error.details) == {"state", "retryAfterMs"}
+        assert len(project.lines("starts")) == 2
+
+
+async def test_a_write_whose_worker_dies_is_never_repeated(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        error = await error_of(bench.write(project, "die_in_write", text="once"))
+        assert error.code == "WORKER_LOST"
+        assert error.details == {"tool": "die_in_write", "writeOutcome": "unknown_reconcile"}
+        assert (await bench.write(project, "put", text="next")).ok
+        assert project.lines("written") == ["once", "next"]
+
+
+async def test_a_strict_call_never_starts_a_worker_and_is_never_repeated(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+
+        async def strict(tool: str) -> object:
+            return await bench.pool.call(
+                project, call_of(tool), is_write=False, timeout_s=30, strict=True
+            )
+
+        assert (await error_of(strict("echo"))).code == "RECEIPT_ENGINE_NOT_READY"
+        assert project.lines("starts") == []
+        await bench.pool.ensure_ready(project, 20)
+        assert (await strict("echo")).ok
+        assert (await error_of(strict("die_once"))).code == "RECEIPT_ENGINE_NOT_READY"
+
+
+async def test_on_end_is_called_when_nothing_was_ever_sent(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        ended: list[int] = []
+        await error_of(
+            bench.pool.call(
+                bench.project(behaviour="refuse"),
+                call_of("echo"),
+                is_write=False,
+                timeout_s=30,
+                on_end=lambda: ended.append(1),
+            )
+        )
+        assert ended == [1]
+
+
+async def test_descriptors_stay_constant_over_a_thousand_calls(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+
+        async def descriptors() -> tuple[int, int]:
+            reply = await bench.read(project, "descriptors")
+            return len(os.listdir("/proc/self/fd")), json.loads(reply.body)
+
+        before = await descriptors()
+        for n in range(10):
+            await asyncio.gather(
+                *(bench.read(project, ("echo", "slow_echo")[n % 2]) for _ in range(100))
+            )
+        await bench.write(project, "put")
+        assert await descriptors() == before

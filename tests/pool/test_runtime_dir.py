@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from maadd.pool.runtime_dir import RuntimeDir, control_socket, runtime_path
+from maadd.protocol.errors import MaadError
+
+
+def key(path: str) -> str:
+    return hashlib.sha256(os.path.realpath(path).encode()).hexdigest()[:16]
+
+
+def refusal(target: str, environ: dict[str, str]) -> MaadError:
+    with pytest.raises(MaadError) as caught:
+        RuntimeDir.claim(target, environ)
+    return caught.value
+
+
+def test_the_directory_follows_the_real_path_of_the_instance(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    environ = {"XDG_RUNTIME_DIR": str(tmp_path)}
+    expected = str(tmp_path / "maadd" / key(str(tmp_path / "real")))
+    assert runtime_path(str(tmp_path / "real"), environ) == expected
+    assert runtime_path(str(tmp_path / "link"), environ) == expected
+
+
+def test_without_a_session_directory_it_lies_in_the_temporary_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    expected = f"{tmp_path}/maadd-{os.geteuid()}/{key('/srv/x')}"
+    assert runtime_path("/srv/x", {}) == expected
+    assert runtime_path("/srv/x", {"XDG_RUNTIME_DIR": str(tmp_path / "absent")}) == expected
+
+
+def test_a_claim_makes_private_directories_and_a_lock_with_the_pid(short_dir: str) -> None:
+    runtime = RuntimeDir.claim("/srv/x", {"XDG_RUNTIME_DIR": short_dir})
+    try:
+        for path in (runtime.path, os.path.dirname(runtime.path)):
+            assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
+        assert Path(runtime.path, "lock").read_text() == f"{os.getpid()}\n"
+        assert runtime.workers_endpoint == f"ipc://{runtime.path}/workers.sock"
+        assert runtime.control_path == control_socket(runtime.path)
+    finally:
+        runtime.release()
+
+
+def test_a_second_front_is_told_who_owns_the_instance(short_dir: str) -> None:
+    environ = {"MAADD_RUNTIME_DIR": short_dir}
+    runtime = RuntimeDir.claim("/srv/x", environ)
+    error = refusal("/srv/x", environ)
+    assert error.code == "PROJECT_LOCKED"
+    assert error.details == {"scope": "instance", "ownerPid": os.getpid()}
+    runtime.release()
+    RuntimeDir.claim("/srv/x", environ).release()
+
+
+def test_the_lock_of_a_killed_front_is_free(short_dir: str) -> None:
+    program = (
+        "import os, sys, time; from maadd.pool.runtime_dir import RuntimeDir;"
+        "r = RuntimeDir.claim('/srv/x', {'MAADD_RUNTIME_DIR': sys.argv[1]});"
+        "print('claimed', flush=True); time.sleep(60)"
+    )
+    front = subprocess.Popen([sys.executable, "-c", program, short_dir], stdout=subprocess.PIPE)
+    assert front.stdout is not None
+    assert front.stdout.readline() == b"claimed\n"
+    assert refusal("/srv/x", {"MAADD_RUNTIME_DIR": short_dir}).details == {
+        "scope": "instance",
+        "ownerPid": front.pid,
+    }
+    front.kill()
+    front.communicate()
+    RuntimeDir.claim("/srv/x", {"MAADD_RUNTIME_DIR": short_dir}).release()
+
+
+def test_stale_sockets_are_removed_and_nothing_else(short_dir: str) -> None:
+    for name in ("workers.sock", "control.sock", "listener-abc"):
+        with socket.socket(socket.AF_UNIX) as stale:
+            stale.bind(os.path.join(short_dir, name))
+    Path(short_dir, "notes").write_text("mine")
+    runtime = RuntimeDir.claim("/srv/x", {"MAADD_RUNTIME_DIR": short_dir})
+    assert sorted(os.listdir(short_dir)) == ["lock", "notes"]
+    runtime.release()
+    runtime.release()
+
+
+def test_an_open_directory_is_refused(short_dir: str) -> None:
+    os.chmod(short_dir, 0o750)
+    error = refusal("/srv/x", {"MAADD_RUNTIME_DIR": short_dir})
+    assert error.code == "INSTANCE_CONFIG_INVALID"
+    assert "0750" in error.message
+    assert "chmod 700" in error.message
+
+
+def test_a_link_is_refused(short_dir: str) -> None:
+    os.mkdir(os.path.join(short_dir, "real"), 0o700)
+    os.symlink("real", os.path.join(short_dir, "link"))
+    error = refusal("/srv/x", {"MAADD_RUNTIME_DIR": os.path.join(short_dir, "link")})
+    assert error.code == "INSTANCE_CONFIG_INVALID"
+    assert "is a link" in error.message
+
+
+def test_a_directory_above_ours_that_is_open_to_others_is_refused(short_dir: str) -> None:
+    os.mkdir(os.path.join(short_dir, "maadd"))
+    os.chmod(os.path.join(short_dir, "maadd"), 0o777)
+    assert "open to other users" in refusal("/srv/x", {"XDG_RUNTIME_DIR": short_dir}).message
+
+
+def test_a_directory_of_another_user_is_refused(
+    short_dir: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
+    error = refusal("/srv/x", {"MAADD_RUNTIME_DIR": short_dir})
+    assert f"belongs to user {os.getuid()}" in error.message
+
+
+def test_a_missing_parent_is_named(short_dir: str) -> None:
+    path = os.path.join(short_dir, "no", "such")
+    assert "cannot be created" in refusal("/srv/x", {"MAADD_RUNTIME_DIR": path}).message
+
+
+@pytest.mark.parametrize(("length", "fits"), [(107, True), (108, False)])
+def test_socket_paths_over_107_bytes_are_refused(short_dir: str, length: int, fits: bool) -> None:
+    longest = len("/control.sock")
+    path = os.path.join(short_dir, "ö" * 10)
+    path += "x" * (length - longest - len(path.encode()))
+    environ = {"MAADD_RUNTIME_DIR": path}
+    if fits:
+        RuntimeDir.claim("/srv/x", environ).release()
+    else:
+        error = refusal("/srv/x", environ)
+        assert error.code == "INSTANCE_CONFIG_INVALID"
+        assert "MAADD_RUNTIME_DIR" in error.message
+        assert not os.path.exists(path)

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import threading
+import time
+
+from maadd.protocol.messages import Call
+from maadd_worker.process.write_queue import GROUP_LIMIT, WriteQueue
+
+
+class Given:
+    """A queue, and the writes it gave up."""
+
+    def __init__(self, limit: int = 1000, wait_ms: int = 60_000) -> None:
+        self.given_up: list[tuple[str, int, int]] = []
+        self.queue = WriteQueue(limit, wait_ms, self._give_up)
+
+    def _give_up(self, call: Call, waited_ms: int, depth: int) -> None:
+        self.given_up.append((call.request_id, waited_ms, depth))
+
+    def offer(self, *ids: str) -> None:
+        for request_id in ids:
+            assert self.queue.offer(call(request_id))
+
+    def take(self) -> list[str]:
+        return [taken.request_id for taken in self.queue.take(0) or []]
+
+
+def call(request_id: str) -> Call:
+    return Call(request_id, "put", {}, 1, "session", 1, 30_000, is_write=True)
+
+
+def test_writes_are_taken_in_order_and_in_groups() -> None:
+    given = Given()
+    ids = [str(n) for n in range(GROUP_LIMIT + 3)]
+    given.offer(*ids)
+    assert given.take() == ids[:GROUP_LIMIT]
+    assert given.take() == ids[GROUP_LIMIT:]
+    assert given.take() == []
+
+
+def test_only_waiting_writes_count_against_the_limit() -> None:
+    given = Given(limit=2)
+    given.offer("a", "b")
+    assert not given.queue.offer(call("c"))
+    given.take()
+    given.offer("c", "d")
+    assert given.queue.depth() == 4
+
+
+def test_a_withdrawn_write_is_not_taken() -> None:
+    given = Given()
+    given.offer("a", "b")
+    assert given.queue.withdraw("a") is True
+    assert given.queue.withdraw("a") is None
+    assert given.take() == ["b"]
+
+
+def test_a_taken_write_can_be_withdrawn_until_it_is_admitted() -> None:
+    given = Given()
+    given.offer("a", "b")
+    given.take()
+    assert given.queue.withdraw("a") is True
+    assert not given.queue.admit("a")
+    assert given.queue.admit("b")
+    assert given.queue.withdraw("b") is False
+    assert given.queue.admit("b")
+
+
+def test_an_answer_is_wanted_once_and_not_after_a_withdrawal() -> None:
+    given = Given()
+    given.offer("a", "b")
+    given.take()
+    given.queue.withdraw("a")
+    assert not given.queue.finish("a")
+    assert given.queue.finish("b")
+    assert not given.queue.finish("b")
+    assert given.queue.withdraw("b") is None
+
+
+def test_a_write_that_waited_too_long_is_given_up_once() -> None:
+    given = Given(wait_ms=10)
+    given.offer("a", "b")
+    given.queue.expire(time.monotonic())
+    assert given.given_up == []
+    given.queue.expire(time.monotonic() + 1)
+    assert [(request_id, depth) for request_id, _, depth in given.given_up] == [("a", 2), ("b", 1)]
+    assert given.take() == []
+
+
+def test_a_taken_write_that_waited_too_long_is_not_admitted() -> None:
+    given = Given(wait_ms=0)
+    given.offer("a")
+    given.take()
+    assert not given.queue.admit("a")
+    assert [request_id for request_id, _, _ in given.given_up] == ["a"]
+    assert not given.queue.finish("a")
+
+
+def test_time_does_not_touch_an_admitted_write() -> None:
+    given = Given(wait_ms=10)
+    given.offer("a")
+    given.take()
+    assert given.queue.admit("a")
+    given.queue.expire(time.monotonic() + 1)
+    assert given.queue.admit("a")
+    assert given.given_up == []
+
+
+def test_what_a_group_left_unanswered_is_told_with_its_stage() -> None:
+    given = Given()
+    given.offer("a", "b", "c", "d")
+    group = given.queue.take(0) or []
+    given.queue.admit("a")
+    given.queue.finish("a")
+    given.queue.admit("b")
+    given.queue.withdraw("c")
+    left = [(call.request_id, admitted) for call, admitted in given.queue.unanswered(group)]
+    assert left == [("b", True), ("d", False)]
+
+
+def test_withdrawing_all_spares_what_is_admitted() -> None:
+    given = Given()
+    given.offer("a", "b")
+    given.take()
+    given.queue.admit("a")
+    given.offer("c")
+    given.queue.withdraw_all()
+    assert given.take() == []
+    assert given.queue.depth() == 1
+
+
+def test_a_wake_or_a_write_ends_the_wait_and_a_close_ends_it_for_good() -> None:
+    given = Given()
+    taken: list[list[str] | None] = []
+    seen = threading.Semaphore(0)
+
+    def writer() -> None:
+        while True:
+            group = given.queue.take(None)
+            taken.append(None if group is None else [call.request_id for call in group])
+            seen.release()
+            if group is None:
+                return
+
+    thread = threading.Thread(target=writer)
+    thread.start()
+    given.queue.wake()
+    assert seen.acquire(timeout=10)
+    given.offer("a")
+    assert seen.acquire(timeout=10)
+    given.queue.close()
+    thread.join(10)
+    assert taken == [[], ["a"], None]
+
+
+def test_a_closed_queue_still_hands_out_what_waits() -> None:
+    given = Given()
+    given.offer("a")
+    given.queue.close()
+    assert given.take() == ["a"]
+    assert given.queue.take(0) is None

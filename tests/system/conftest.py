@@ -1,0 +1,41 @@
+"""Instances and daemons for one test each."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from daemon_bench import BIN, Daemon, Instance, eventually, is_alive, run
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Instance:
+    made = Instance(tmp_path)
+    run(BIN / "maad", "reindex", f"--project={made.project}")
+    return made
+
+
+StartDaemon = Callable[..., Daemon]
+
+
+@pytest.fixture
+def start() -> Iterator[StartDaemon]:
+    """Starts daemons; each is killed at the end if it still runs."""
+    started: list[Daemon] = []
+
+    def starter(instance: Instance, *flags: str, **environment: str) -> Daemon:
+        daemon = Daemon(instance.path, *flags, **environment)
+        started.append(daemon)
+        return daemon
+
+    yield starter
+    for daemon in started:
+        below = daemon.descendants()
+        daemon.stop(signal.SIGKILL)
+        assert eventually(lambda ids=below: not any(map(is_alive, ids)), 5)

@@ -1,0 +1,250 @@
+"""Real daemons on real instances, and a small MCP client over HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+BIN = Path(sys.executable).parent
+
+ENVIRONMENT = {
+    **{name: value for name, value in os.environ.items() if not name.startswith("MAAD")},
+    "MAAD_RL_DISABLE": "1",
+    "MAADD_FSYNC": "0",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+}
+
+REGISTRY = """\
+types:
+  note:
+    path: notes
+    id_prefix: nte
+    schema: note.v1
+"""
+
+SCHEMA = """\
+type: note
+version: 1
+required: [doc_id, title]
+fields:
+  title: {type: string, index: true}
+  rank: {type: number, index: true}
+"""
+
+
+def run(*command: str | Path, cwd: Path | None = None, check: bool = True) -> str:
+    """The standard output of a command."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        check=check,
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    return done.stdout
+
+
+def make_project(path: Path, *, records: int = 0) -> Path:
+    """A project with one type, `records` committed notes and a repository."""
+    (path / "_registry").mkdir(parents=True)
+    (path / "_schema").mkdir()
+    (path / "notes").mkdir()
+    (path / "_registry/object_types.yaml").write_text(REGISTRY)
+    (path / "_schema/note.v1.yaml").write_text(SCHEMA)
+    (path / ".gitignore").write_text("_backend/\n_import/\n")
+    for number in range(records):
+        (path / f"notes/nte-{number}.md").write_text(
+            f"---\ndoc_id: nte-{number}\ndoc_type: note\nschema: note.v1\n"
+            f"title: Note {number}\nrank: {number}\n---\n\n# Note {number}\n"
+        )
+    identity = ("-c", "user.name=P", "-c", "user.email=p@example.invalid")
+    run("git", "init", "-q", "-b", "main", cwd=path)
+    run("git", "add", ".", cwd=path)
+    run("git", *identity, "commit", "-q", "-m", "fixture", cwd=path)
+    return path
+
+
+class Client:
+    """One MCP session over a keep-alive connection."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._port = port
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self._headers = {
+            "Authorization": f"Bearer {token}",
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+        }
+        self._number = 0
+
+    def post(self, message: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
+        self._connection.request("POST", "/mcp", json.dumps(message), self._headers)
+        answer = self._connection.getresponse()
+        return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
+
+    def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self._number += 1
+        status, headers, body = self.post(
+            {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
+        )
+        assert status == 200, body
+        if method == "initialize":
+            self._headers["Mcp-Session-Id"] = headers["mcp-session-id"]
+        if headers["content-type"].startswith("text/event-stream"):
+            data = [line[6:] for line in body.splitlines() if line.startswith(b"data: ")]
+            (body,) = data
+        answer: dict[str, Any] = json.loads(body)
+        return answer
+
+    def initialize(self) -> None:
+        self.request(
+            "initialize",
+            {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "test", "version": "1"},
+            },
+        )
+        self.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The envelope of a tool call."""
+        answer = self.request("tools/call", {"name": tool, "arguments": arguments})
+        envelope: dict[str, Any] = json.loads(answer["result"]["content"][0]["text"])
+        assert answer["result"].get("isError", False) is not envelope["ok"]
+        return envelope
+
+    def ok(self, tool: str, **arguments: Any) -> Any:
+        envelope = self.call(tool, **arguments)
+        assert envelope["ok"], envelope
+        return envelope["data"]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Daemon:
+    """`maadd` on an instance; ended at the end of the test by its process id."""
+
+    def __init__(self, instance: Path, *flags: str, **environment: str) -> None:
+        self.instance = instance
+        self.log_path = instance.parent / f"daemon-{time.monotonic_ns()}.log"
+        self._log = self.log_path.open("wb")
+        self.process = subprocess.Popen(
+            [
+                str(BIN / "maadd"),
+                f"--instance={instance}",
+                "--transport=http",
+                f"--http-port={free_port()}",
+                *flags,
+            ],
+            env={**ENVIRONMENT, "MAADD_RUNTIME_DIR": str(instance.parent / "run"), **environment},
+            stderr=self._log,
+            stdin=subprocess.DEVNULL,
+        )
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text()
+
+    def wait_until_listening(self) -> int:
+        """The port that the daemon says it listens on."""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and self.process.poll() is None:
+            found = re.search(r'"port":(\d+)[^\n]*"msg":"listening"', self.log)
+            if found:
+                return int(found[1])
+            time.sleep(0.02)
+        raise AssertionError(self.log)
+
+    def client(self, token: str) -> Client:
+        client = Client(self.wait_until_listening(), token)
+        client.initialize()
+        return client
+
+    def descendants(self) -> list[int]:
+        """Every process below the daemon, by id."""
+        return descendants(self.process.pid)
+
+    def stop(self, number: int = signal.SIGTERM, timeout: float = 30) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        code = self.process.wait(timeout)
+        self._log.close()
+        return code
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def descendants(pid: int) -> list[int]:
+    """Every living process below `pid`, by id."""
+    parents: dict[int, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] != "Z":
+            parents[int(stat.parent.name)] = int(fields[1])
+    below = [child for child, parent in parents.items() if parent == pid]
+    for child in list(below):
+        below += descendants(child)
+    return below
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] != "Z"
+
+
+def eventually(condition: Callable[[], bool], timeout: float = 10) -> bool:
+    """Whether the condition holds before the time is over."""
+    deadline = time.monotonic() + timeout
+    pause = threading.Event()
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        pause.wait(0.02)
+    return True
+
+
+class Instance:
+    """An instance file with one project `main`, and an admin token."""
+
+    def __init__(self, folder: Path, records: int = 20) -> None:
+        self.project = make_project(folder / "main", records=records)
+        self.path = folder / "instance.yaml"
+        self.path.write_text(
+            "name: test\nprojects:\n  - name: main\n    path: ./main\n    role: admin\n"
+        )
+        self.token = run(
+            BIN / "maad",
+            "auth",
+            "issue-token",
+            f"--instance={self.path}",
+            "--role=admin",
+            "--projects=*",
+            "--agent=agt-test",
+        ).strip()

@@ -1,0 +1,142 @@
+"""A server on standard input and output (spec 04 §10; traps 31-33)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from daemon_bench import BIN, ENVIRONMENT, descendants, eventually, is_alive, make_project, run
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+
+
+class Stdio:
+    """One server process and its two pipes."""
+
+    def __init__(self, project: Path, *flags: str, **environment: str) -> None:
+        self.process = subprocess.Popen(
+            [BIN / "maad", f"--project={project}", "serve", *flags],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={
+                **ENVIRONMENT,
+                "MAADD_RUNTIME_DIR": str(project.parent / "run"),
+                "MAAD_LOG_LEVEL": "error",
+                **environment,
+            },
+        )
+        self._number = 1
+
+    def send(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def receive(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        self._number += 1
+        self.send(
+            {
+                "jsonrpc": "2.0",
+                "id": self._number,
+                "method": "tools/call",
+                "params": {"name": tool, "arguments": arguments},
+            }
+        )
+        envelope: dict[str, Any] = json.loads(self.receive()["result"]["content"][0]["text"])
+        return envelope
+
+    def initialize(self) -> None:
+        self.send(HELLO)
+        assert self.receive()["result"]["serverInfo"]["name"] == "maad"
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    made = make_project(tmp_path / "main", records=3)
+    run(BIN / "maad", "reindex", f"--project={made}")
+    return made
+
+
+def test_a_single_project_is_bound_by_itself(project: Path) -> None:
+    server = Stdio(project, "--role=writer")
+    server.initialize()
+    assert server.call("maad_summary")["data"]["totalDocuments"] == 3
+    created = server.call("maad_create", docType="note", fields={"title": "Mine"})
+    assert created["data"]["docId"] == "nte-mine"
+    assert server.call("maad_delete", docId="nte-mine")["errors"][0]["code"] == "INVALID_ARGS"
+    assert server.process.stdin is not None
+    server.process.stdin.close()
+    assert server.process.wait(10) == 0
+
+
+def test_the_end_of_input_ends_every_process(project: Path) -> None:
+    server = Stdio(project)
+    server.initialize()
+    below = descendants(server.process.pid)
+    assert below
+    assert server.process.stdin is not None
+    server.process.stdin.close()
+    assert server.process.wait(4) == 0
+    assert eventually(lambda: not any(map(is_alive, below)), 2)
+
+
+def test_a_killed_parent_leaves_nothing(project: Path) -> None:
+    server = Stdio(project)
+    server.initialize()
+    below = descendants(server.process.pid)
+    os.kill(server.process.pid, signal.SIGKILL)
+    server.process.wait(10)
+    assert eventually(lambda: not any(map(is_alive, below)), 4)
+
+
+def test_a_line_that_is_not_json_gets_an_error_and_the_next_one_an_answer(project: Path) -> None:
+    server = Stdio(project)
+    assert server.process.stdin is not None
+    server.process.stdin.write(b"{nonsense\n")
+    server.process.stdin.flush()
+    assert server.receive()["error"]["code"] == -32700
+    server.initialize()
+    server.process.stdin.close()
+    assert server.process.wait(10) == 0
+
+
+def test_an_empty_index_refuses_the_start_and_names_the_way_out(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "main", records=3)
+    server = Stdio(project)
+    assert server.process.wait(30) == 1
+    assert server.process.stderr is not None
+    text = server.process.stderr.read().decode()
+    assert "INDEX_EMPTY" in text
+    assert "maad reindex" in text
+    assert server.process.stdout is not None
+    assert server.process.stdout.read() == b""
+
+
+def test_the_environment_can_rebuild_at_start(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "main", records=3)
+    server = Stdio(project, MAAD_BOOT_REINDEX="1")
+    server.initialize()
+    assert server.call("maad_summary")["data"]["totalDocuments"] == 3
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(10) == 0

@@ -1,0 +1,201 @@
+"""A small real project and an engine on it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from maadd.protocol.messages import (
+    Call,
+    HistorySettings,
+    Identity,
+    Reply,
+    WorkerConfig,
+    WorkerSettings,
+)
+from maadd.protocol.tools import TOOLS, ToolKind
+from maadd_worker.engine import Engine
+
+REGISTRY = """\
+types:
+  ship:
+    path: ships
+    id_prefix: shp
+    schema: ship.v1
+  voyage:
+    path: voyages
+    id_prefix: voy
+    schema: voyage.v1
+"""
+
+SHIP = """\
+type: ship
+version: 1
+required: [doc_id, name]
+fields:
+  name: {type: string, index: true, max_length: 40}
+  tonnage: {type: number, index: true}
+  built: {type: date, index: true, store_precision: day}
+  tags: {type: list, item_type: string, index: true}
+template:
+  headings:
+    - {level: 1, text: "{{name}}", id: top}
+"""
+
+VOYAGE = """\
+type: voyage
+version: 1
+required: [doc_id, ship]
+fields:
+  ship: {type: ref, target: ship, index: true}
+  stops: {type: list, item_type: ref, target: ship}
+"""
+
+GIT = ("git", "-c", "user.name=Someone", "-c", "user.email=someone@example.invalid")
+
+
+def git(root: Path, *arguments: str) -> str:
+    """The output of one git command run by a person in the project."""
+    done = subprocess.run([*GIT, *arguments], cwd=root, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+class OpenGate:
+    """Admits every write."""
+
+    def admit(self, request_id: str) -> bool:
+        return True
+
+    def depth(self) -> int:
+        return 0
+
+
+class Harness:
+    """Calls tools of an engine the way a worker does, one after the other or as a group."""
+
+    def __init__(
+        self,
+        root: Path,
+        mode: str,
+        *,
+        max_writes: int | None = None,
+        max_delay_ms: int | None = None,
+        **settings: Any,
+    ) -> None:
+        self.root = root
+        self.mode = mode
+        self._thresholds = max_writes, max_delay_ms
+        self._settings = WorkerSettings(**{"watch": "off", "fsync": False, **settings})
+        self._number = 0
+        self.engine = self.open()
+        self._reader = self.engine.open_reader()
+
+    def open(self) -> Engine:
+        config = WorkerConfig(
+            project="default",
+            root=str(self.root),
+            generation=1,
+            endpoint="",
+            control_endpoint=None,
+            history=HistorySettings(self.mode, self.mode, "project", *self._thresholds),
+            settings=self._settings,
+        )
+        return Engine.open(config, lambda _: None)
+
+    def reopen(self) -> None:
+        """Close the engine and open the project again."""
+        self.close()
+        self.engine = self.open()
+        self._reader = self.engine.open_reader()
+
+    def request(self, tool: str, args: dict[str, Any], **more: Any) -> Call:
+        self._number += 1
+        return Call(
+            request_id=f"r{self._number}",
+            tool=tool,
+            args=args,
+            role=2,
+            session_id="s",
+            generation=1,
+            deadline_ms=30_000,
+            is_write=TOOLS[tool].kind is ToolKind.WRITE,
+            **more,
+        )
+
+    def group(self, *calls: Call) -> list[Reply]:
+        """The replies of writes that wait together, in the order of the calls."""
+        replies: dict[str, Reply] = {}
+        self.engine.write_group(
+            calls, OpenGate(), lambda reply: replies.__setitem__(reply.request_id, reply)
+        )
+        return [replies[call.request_id] for call in calls]
+
+    def reply(self, tool: str, identity: Identity | None = None, **args: Any) -> Reply:
+        call = self.request(tool, args, identity=identity)
+        if call.is_write:
+            return self.group(call)[0]
+        return self.engine.read(call, self._reader)
+
+    def ok(self, tool: str, **args: Any) -> Any:
+        """The data of a call that must succeed."""
+        reply = self.reply(tool, **args)
+        assert reply.ok, reply.body
+        return msgspec.json.decode(reply.body)
+
+    def error(self, tool: str, **args: Any) -> dict[str, Any]:
+        """The first error of a call that must fail."""
+        reply = self.reply(tool, **args)
+        assert not reply.ok, reply.body
+        errors: list[dict[str, Any]] = msgspec.json.decode(reply.body)
+        assert reply.error_code == errors[0]["code"]
+        return errors[0]
+
+    def settle(self) -> None:
+        """Let everything finish that may lag behind the answers."""
+        while (wait := self.engine.settle(True)) is not None and wait < 1:
+            pass
+
+    def text(self, path: str) -> str:
+        return (self.root / path).read_bytes().decode()
+
+    def close(self) -> None:
+        self._reader.close()
+        self.engine.close()
+
+
+OpenProject = Callable[..., Harness]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """An empty project with two types and a repository of one commit."""
+    (tmp_path / "_registry").mkdir()
+    (tmp_path / "_schema").mkdir()
+    (tmp_path / "_registry/object_types.yaml").write_text(REGISTRY)
+    (tmp_path / "_schema/ship.v1.yaml").write_text(SHIP)
+    (tmp_path / "_schema/voyage.v1.yaml").write_text(VOYAGE)
+    (tmp_path / ".gitignore").write_text("_backend/\n_import/\n")
+    git(tmp_path, "init", "-q", "-b", "main")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "fixture")
+    return tmp_path
+
+
+@pytest.fixture
+def open_project(project: Path) -> Iterator[OpenProject]:
+    """Opens engines on the project; they are closed at the end of the test."""
+    opened: list[Harness] = []
+
+    def opener(mode: str = "audit", **settings: Any) -> Harness:
+        harness = Harness(project, mode, **settings)
+        opened.append(harness)
+        return harness
+
+    yield opener
+    for harness in opened:
+        harness.close()

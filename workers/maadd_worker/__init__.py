@@ -1,0 +1,1 @@
+"""The worker process: one engine, one project, one SQLite index."""

@@ -1,0 +1,659 @@
+"""One open project: its model, index, journal and history, and the calls on them.
+
+Opened, written to and closed on one thread; reads come from several, each with its reader.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import apsw
+import msgspec
+
+from maadd.protocol.arguments import BackupArgs, ReindexArgs
+from maadd.protocol.errors import MaadError, MaadErrors
+from maadd.protocol.messages import Call, Event, Reply, WorkerConfig
+from maadd.protocol.tools import TOOLS
+from maadd.protocol.validation import check_arguments
+from maadd_worker.disk.journal import Journal
+from maadd_worker.disk.owner_lock import OwnerLock
+from maadd_worker.disk.root import ProjectRoot
+from maadd_worker.disk.scaffold import make_backend, make_model_files
+from maadd_worker.history.backup import BackupContext, backup
+from maadd_worker.history.controller import HistoryController
+from maadd_worker.history.outcome import HistoryOutcome
+from maadd_worker.index.counters import read_type_state
+from maadd_worker.index.document import index_document
+from maadd_worker.index.empty_guard import unindexed_files
+from maadd_worker.index.plan import TypePlans
+from maadd_worker.index.store import Index, IndexReader
+from maadd_worker.outcome import Outcome, boundary_audit, with_warnings
+from maadd_worker.read.context import IntegritySweep, ReadContext
+from maadd_worker.read.health import BACKUP_TAG_KEY, SWEEP_AT_KEY, SWEEP_FINDINGS_KEY
+from maadd_worker.read.record_cache import RecordCache
+from maadd_worker.read.tools import SHORT_READS, read
+from maadd_worker.schema.model import ModelRefresh, load_model, refresh_model, stale_files
+from maadd_worker.write.admission import Admission, now_ms
+from maadd_worker.write.answer import (
+    bulk_reply,
+    event_of,
+    failure_reply,
+    replay_reply,
+    stored_answer,
+    write_reply,
+)
+from maadd_worker.write.bulk.tools import BULK_WRITES, run_bulk
+from maadd_worker.write.context import WriteContext
+from maadd_worker.write.group import Execution, execute_group
+from maadd_worker.write.idempotency import AnswerStore, StoredAnswer
+from maadd_worker.write.planner import RECORD_WRITES, Member, next_group
+from maadd_worker.write.recovery import recover
+from maadd_worker.write.reindex import reindex, reindex_outcome
+
+INDEX_PATH = "_backend/maad.db"
+
+_FORGET_AFTER_S = 0.05
+_FORGET_RETRY_S = 1.0
+_CACHE_BYTES = 32 * 1024 * 1024
+_RECENT_WRITES = 200
+_NO_EMBEDDINGS = MappingProxyType(
+    {
+        "enabled": False,
+        "provider": None,
+        "model": None,
+        "dim": None,
+        "vecReady": False,
+        "queueDepth": 0,
+        "embeddedBlocks": 0,
+        "indexedBlocks": 0,
+        "failures": 0,
+    }
+)
+_NO_WATCHER = MappingProxyType(
+    {"enabled": False, "mode": "off", "lastEventAt": None, "pendingEvents": 0, "overflowTotal": 0}
+)
+_encode = msgspec.json.encode
+
+
+class Gate(Protocol):
+    """Asked right before a write becomes visible."""
+
+    def admit(self, request_id: str) -> bool: ...
+    def depth(self) -> int:
+        """Writes that wait or run."""
+        ...
+
+
+class _RunningWrite(msgspec.Struct, frozen=True):
+    """The write that holds the writer thread."""
+
+    op: str
+    started_at: str
+    since: float
+
+    def view(self) -> dict[str, Any]:
+        elapsed_ms = round((time.monotonic() - self.since) * 1000)
+        return {"op": self.op, "startedAt": self.started_at, "elapsedMs": elapsed_ms}
+
+
+class EngineReader:
+    """The connection of one reading thread."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: IndexReader) -> None:
+        self.index = index
+
+    def interrupt(self) -> None:
+        """End the read that runs now; called from another thread."""
+        self.index.interrupt()
+
+    def close(self) -> None:
+        self.index.close()
+
+
+class Engine:
+    """An open project. `open` makes one; `close` gives everything back."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        root: ProjectRoot,
+        lock: OwnerLock | None,
+        model: ModelRefresh,
+        index: Index,
+        journal: Journal | None,
+        history: HistoryController,
+    ) -> None:
+        self._config = config
+        self._settings = config.settings
+        self._root = root
+        self._lock = lock
+        self._model = model
+        self._index = index
+        self._journal = journal
+        self._history = history
+        self._cache = RecordCache(root, _CACHE_BYTES, config.settings.max_doc_bytes, time.time_ns)
+        self._type_plans = TypePlans(model.model)
+        self._sweeps: deque[IntegritySweep] = deque(maxlen=1)
+        self._events: deque[Event] = deque()
+        self._write_times: deque[float] = deque(maxlen=_RECENT_WRITES)
+        self._last_write_at: str | None = None
+        self._current_write: _RunningWrite | None = None
+        self._gate: Gate | None = None
+        self._wake: Callable[[], None] = _nobody
+        self._inspected = False
+        self._must_forget = False
+        self._closed = False
+        self.read_only = config.history.effective_mode == "read"
+        self.recovery_actions: list[str] = []
+        self.index_empty: int | None = None
+
+    @classmethod
+    def open(cls, config: WorkerConfig, progress: Callable[[str], None]) -> Engine:
+        """Open the project in the order of spec 01 §1.1.
+
+        Raises MaadError or MaadErrors: PROJECT_LOCKED, READ_ONLY, BACKEND_ERROR,
+        GIT_NOT_INITIALIZED, and the load errors of registry and schemas.
+        """
+        read_only = config.history.effective_mode == "read"
+        with contextlib.ExitStack() as undo:
+            root = ProjectRoot.open(config.root)
+            undo.callback(root.close)
+            make_backend(root, read_only=read_only)
+            lock = OwnerLock.acquire(root.path, config.control_endpoint, read_only=read_only)
+            undo.callback(lock.release)
+            make_model_files(root, read_only=read_only)
+            progress("model")
+            model = ModelRefresh(load_model(root), {})
+            progress("index")
+            index = Index.open(os.path.join(root.path, INDEX_PATH), read_only=read_only)
+            undo.callback(index.close)
+            progress("journal")
+            journal = None
+            if not read_only:
+                journal = Journal.open(root.path, fsync=config.settings.fsync)
+                undo.callback(journal.close)
+            history = HistoryController.open(root.path, config.history, config.settings, journal)
+            undo.callback(history.close)
+            engine = cls(config, root, lock, model, index, journal, history)
+            if journal is not None:
+                progress("recovery")
+                engine.recovery_actions = recover(
+                    journal, index.writer(), model.model, root, history, config.settings
+                )
+                engine._must_forget = bool(engine.recovery_actions)
+            engine._look_for_unindexed_files(progress)
+            undo.pop_all()
+        return engine
+
+    def _look_for_unindexed_files(self, progress: Callable[[str], None]) -> None:
+        """The false-empty guard (spec 01 §14.6)."""
+        model = self._model.model
+        with contextlib.closing(self._index.reader()) as reader:
+            self.index_empty = unindexed_files(reader, model, self._root)
+        if self.index_empty is not None and self._settings.boot_reindex and not self.read_only:
+            reindex(
+                self._write_context(),
+                ReindexArgs(),
+                lambda done: progress(f"reindex {done.doc_type} {done.scanned}"),
+            )
+            self.index_empty = None
+
+    @property
+    def documents(self) -> int:
+        """Live records in the index."""
+        with contextlib.closing(self._index.reader()) as reader:
+            return reader.counters().documents
+
+    # -- reads ---------------------------------------------------------------------------
+
+    def open_reader(self) -> EngineReader:
+        """A reader for one more thread; the caller closes it."""
+        return EngineReader(self._index.reader())
+
+    def is_short(self, call: Call) -> bool:
+        """Whether the read is quick enough for the thread that takes messages."""
+        return call.tool in SHORT_READS
+
+    def read(self, call: Call, reader: EngineReader) -> Reply:
+        """Answer a read; domain failures are answers too."""
+        try:
+            self._refuse_empty(call.tool)
+            args = check_arguments(TOOLS[call.tool], call.args)
+            with reader.index.snapshot(), reader.index.deadline(call.deadline_ms / 1000):
+                outcome = read(self._read_context(reader.index), call.tool, args)
+            return _success(call.request_id, outcome)
+        except (MaadError, MaadErrors) as failure:
+            return failure_reply(call.request_id, failure)
+        except apsw.InterruptError:
+            return failure_reply(
+                call.request_id,
+                MaadError(
+                    "REQUEST_TIMEOUT",
+                    f"{call.tool} did not end within {call.deadline_ms} ms",
+                    {"tool": call.tool, "limitMs": call.deadline_ms},
+                ),
+            )
+        except apsw.Error as failure:
+            return failure_reply(
+                call.request_id, MaadError("BACKEND_ERROR", f"the index failed: {failure}")
+            )
+
+    def _read_context(self, reader: IndexReader) -> ReadContext:
+        return ReadContext(
+            reader=reader,
+            plans=self._plans(),
+            root=self._root,
+            cache=self._cache,
+            settings=self._settings,
+            history=self._config.history,
+            read_only=self.read_only,
+            pending_writes=lambda: self._history.pending_writes,
+            keep_sweep=self._offer_sweep,
+            engine_report=self.health,
+        )
+
+    def _offer_sweep(self, sweep: IntegritySweep) -> None:
+        """Have the writer thread keep the end of an integrity sweep."""
+        self._sweeps.append(sweep)
+        self._wake()
+
+    def _plans(self) -> TypePlans:
+        """The plans of the present model, which reads keep for as long as it stays."""
+        plans = self._type_plans
+        if plans.model is not self._model.model:
+            plans = self._type_plans = TypePlans(self._model.model)
+        return plans
+
+    def _refuse_empty(self, tool: str) -> None:
+        if self.index_empty is not None and tool not in ("maad_reindex", "maad_health"):
+            raise MaadError(
+                "INDEX_EMPTY",
+                f"the index is empty over {self.index_empty} Markdown files; run maad_reindex, "
+                "or `maad reindex` in the project folder"
+                if not self.read_only
+                else f"the index is empty over {self.index_empty} Markdown files and this "
+                "read-only project cannot rebuild it",
+                {"onDiskMarkdownFiles": self.index_empty},
+            )
+
+    # -- writes --------------------------------------------------------------------------
+
+    def write_group(
+        self, calls: Sequence[Call], gate: Gate, deliver: Callable[[Reply], None]
+    ) -> None:
+        """Perform writes in arrival order and deliver one Reply for each admitted one."""
+        self._gate = gate
+        waiting = deque(calls)
+        while waiting:
+            call = waiting[0]
+            refusal = self._refusal(call)
+            if refusal is not None:
+                waiting.popleft()
+                deliver(failure_reply(call.request_id, refusal))
+            elif call.tool in RECORD_WRITES:
+                self._current_write = _RunningWrite(call.tool, _now(), time.monotonic())
+                self._write_records(waiting, gate, deliver)
+            elif call.tool in BULK_WRITES:
+                waiting.popleft()
+                self._current_write = _RunningWrite(call.tool, _now(), time.monotonic())
+                self._write_bulk(call, gate, deliver)
+            else:
+                waiting.popleft()
+                self._current_write = _RunningWrite(call.tool, _now(), time.monotonic())
+                if gate.admit(call.request_id):
+                    deliver(self._maintain(call))
+            if self._current_write is not None:
+                self._note_write(self._current_write.since)
+
+    def _refusal(self, call: Call) -> MaadError | None:
+        try:
+            self._refuse_empty(call.tool)
+        except MaadError as failure:
+            return failure
+        if self.read_only and not _changes_nothing(call):
+            return MaadError(
+                "PROJECT_READ_ONLY",
+                "this project is served in history mode read; nothing can be written",
+            )
+        return None
+
+    def _write_records(
+        self, waiting: deque[Call], gate: Gate, deliver: Callable[[Reply], None]
+    ) -> None:
+        admission = self._admission(gate, deliver)
+        members = next_group(admission, waiting)
+        if not members:
+            return
+        assert self._journal is not None
+
+        def keep_answers(done: Sequence[Execution]) -> None:
+            for member, one in zip(members, done, strict=True):
+                if member.scope is not None and not one.errors:
+                    admission.answers.store(
+                        member.scope,
+                        member.call.request_id,
+                        now_ms(),
+                        stored_answer(one),
+                        [one.plan.doc_id],
+                    )
+
+        plans = [member.plan for member in members]
+        done = execute_group(admission.context, self._journal, plans, keep_answers)
+        self._answer(members, done, deliver)
+
+    def _write_bulk(self, call: Call, gate: Gate, deliver: Callable[[Reply], None]) -> None:
+        assert self._journal is not None
+        end = run_bulk(self._admission(gate, deliver), self._journal, call)
+        if end is None:
+            return
+        outcome = HistoryOutcome("none")
+        if end.request is not None:
+            [outcome] = self._history.commit([end.request])
+        for one in end.done:
+            self._finish(one, outcome)
+        mode = self._config.history.effective_mode
+        deliver(bulk_reply(call, end, outcome, self._history.pending_writes, mode))
+
+    def _admission(self, gate: Gate, deliver: Callable[[Reply], None]) -> Admission:
+        """The surroundings of a group, under the registry and schemas as they are now."""
+        self._refresh_model()
+        context = self._write_context()
+        answers = AnswerStore(
+            context.writer, self._settings.idempotency_ttl_ms, self._settings.idempotency_max
+        )
+        return Admission(context, answers, self._model.refused, gate.admit, deliver, self._replay)
+
+    def _answer(
+        self, members: list[Member], done: list[Execution], deliver: Callable[[Reply], None]
+    ) -> None:
+        """The history step of what is in the index, then every reply."""
+        requests = [
+            msgspec.structs.replace(one.plan.commit, journal_ids=(one.journal_id,))
+            for one in done
+            if one.change is not None and one.journal_id is not None
+        ]
+        outcomes = iter(self._history.commit(requests) if requests else [])
+        mode = self._config.history.effective_mode
+        pending = self._history.pending_writes
+        for member, one in zip(members, done, strict=True):
+            if one.errors:
+                deliver(failure_reply(member.call.request_id, MaadErrors(list(one.errors))))
+                continue
+            outcome = next(outcomes) if one.change is not None else HistoryOutcome("none")
+            self._finish(one, outcome)
+            deliver(write_reply(member.call, one, outcome, pending, mode))
+
+    def _replay(self, call: Call, stored: StoredAnswer) -> Reply:
+        outcome = self._history.outcome_of(stored.journal_ids)
+        return replay_reply(
+            call,
+            stored,
+            outcome,
+            self._history.pending_writes,
+            self._config.history.effective_mode,
+        )
+
+    def _maintain(self, call: Call) -> Reply:
+        """Writes that concern the whole project."""
+        if call.dry_run and not _lists_backups(call):
+            return Reply(call.request_id, ok=True, body=b"")
+        try:
+            args: Any = check_arguments(TOOLS[call.tool], call.args)
+            if call.tool == "maad_flush":
+                return _success(call.request_id, self._flush())
+            if call.tool == "maad_backup":
+                return _success(call.request_id, self._backup(args))
+            if call.tool == "maad_reload":
+                return _success(call.request_id, self._reload())
+            self._refresh_model()
+            report = reindex(self._write_context(), args)
+            if self.index_empty is not None and report.indexed and not report.errors:
+                self.index_empty = None
+            return _success(call.request_id, reindex_outcome(report, args))
+        except (MaadError, MaadErrors) as failure:
+            return failure_reply(call.request_id, failure)
+        except apsw.Error as failure:
+            return failure_reply(
+                call.request_id, MaadError("BACKEND_ERROR", f"the index failed: {failure}")
+            )
+
+    def _flush(self) -> Outcome:
+        report = self._history.flush()
+        return Outcome(report, audit=boundary_audit(report.sha) if report.sha else None)
+
+    def _backup(self, args: BackupArgs) -> Outcome:
+        types = self._model.model.registry.types.values()
+        paths = [entry.path for entry in types]
+        history, policy = self._history, self._config.history
+        context = BackupContext(self._root.path, paths, history, policy, self._settings)
+        outcome = backup(context, args)
+        if args.mode == "create":
+            last = {name: outcome.data[name] for name in ("tag", "sha", "createdAt")}
+            # Only a remembered copy for health: the tag itself is in the repository.
+            with contextlib.suppress(apsw.Error):
+                self._keep_meta({BACKUP_TAG_KEY: _encode(last).decode()})
+        return outcome
+
+    def _reload(self) -> Outcome:
+        """Read registry and schemas anew; what does not load leaves everything as it was."""
+        before = self._model.model
+        after = load_model(self._root)
+        self._model = ModelRefresh(after, {})
+        with contextlib.suppress(MaadError):  # what stays pending stands in health
+            self._history.flush("recovery")
+        old, new = set(before.registry.types), set(after.registry.types)
+        plans = self._index.writer().type_plans(after)
+        connection = self._index.writer().connection
+        states = {
+            name: read_type_state(connection, name, plans.fingerprint(name))
+            for name in after.registry.types
+        }
+        stale = [name for name, state in states.items() if state.current != state.documents]
+        return Outcome(
+            {
+                "reloaded": True,
+                "registeredTypes": len(new),
+                "typesAdded": sorted(new - old),
+                "typesRemoved": sorted(old - new),
+                "schemasChanged": sorted(
+                    ref
+                    for ref, schema in after.schemas.items()
+                    if before.schemas.get(ref) != schema
+                ),
+                "indexStaleTypes": stale,
+            }
+        )
+
+    def _refresh_model(self) -> None:
+        """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
+        if stale_files(self._root, self._model.model):
+            self._model = refresh_model(self._root, self._model.model)
+
+    def _write_context(self) -> WriteContext:
+        return WriteContext(
+            writer=self._index.writer(),
+            model=self._model.model,
+            root=self._root,
+            settings=self._settings,
+            year=dt.datetime.now(dt.UTC).year,
+            reindex_external=self._take_over_edit,
+        )
+
+    def _take_over_edit(self, path: str) -> None:
+        """Index a file that was edited outside, and tell subscribers."""
+        content = self._root.read(path, self._settings.max_doc_bytes or None)
+        writer = self._index.writer()
+        with writer.transaction():
+            indexed = index_document(
+                writer,
+                self._model.model,
+                self._root,
+                path,
+                content.data,
+                max_annotations=self._settings.max_doc_annotations,
+            )
+        row = indexed.row
+        self._events.append(
+            Event(row.change_seq, "update", row.doc_id, row.doc_type, row.updated_at, "external")
+        )
+
+    def _finish(self, done: Execution, outcome: HistoryOutcome) -> None:
+        """Let go of what was kept about a record that is written, and note its event."""
+        change = done.plan.change
+        if change is not None:
+            self._cache.forget(change.path)
+            self._must_forget |= change.kind in ("unlink", "forget")
+        event = event_of(done)
+        if event is not None and outcome.failure is None:
+            self._events.append(event)
+
+    def _note_write(self, started: float) -> None:
+        self._write_times.append(time.monotonic() - started)
+        self._last_write_at = _now()
+        self._current_write = None
+
+    # -- between calls -------------------------------------------------------------------
+
+    def settle(self, idle: bool) -> float | None:
+        """Finish what lags behind the answers; seconds until it wants to be called again."""
+        if self._sweeps and not self.read_only:
+            self._keep_sweep(self._sweeps.pop())
+        wait = self._history.settle(idle)
+        if idle and not self._inspected:
+            self._inspected = True
+            types = self._model.model.registry.types.values()
+            self._history.inspect_worktree([entry.path for entry in types])
+        if self._must_forget:
+            retry = self._forget_deleted(idle)
+            wait = retry if wait is None or (retry is not None and retry < wait) else wait
+        return wait
+
+    def _forget_deleted(self, idle: bool) -> float | None:
+        """After hard deletes and purges: no copy of the text stays in a log of SQLite, once the
+        history step has let go of it and nobody reads."""
+        assert self._journal is not None
+        if not idle:
+            return _FORGET_AFTER_S
+        if self._journal.pending() or not self._index.forget_deleted():
+            return _FORGET_RETRY_S
+        self._journal.forget_completed()
+        self._must_forget = False
+        return None
+
+    def _keep_sweep(self, sweep: IntegritySweep) -> None:
+        findings = _encode(sweep.findings).decode()
+        self._keep_meta({SWEEP_AT_KEY: sweep.completed_at, SWEEP_FINDINGS_KEY: findings})
+
+    def _keep_meta(self, values: dict[str, str]) -> None:
+        writer = self._index.writer()
+        with writer.transaction():
+            for key, value in values.items():
+                writer.meta_set(key, value)
+
+    def connect_log(self, warn: Callable[..., None]) -> None:
+        """Hand over what logs a warning (its name, and members by keyword); failed commits are
+        logged with it, also those since the start."""
+        self._history.connect_log(warn)
+
+    def connect_wake(self, wake: Callable[[], None]) -> None:
+        """Hand over what has the writer thread call `settle`; a finished sweep uses it."""
+        self._wake = wake
+
+    def poll_events(self) -> list[Event]:
+        """The changes since the last call."""
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    def health(self) -> dict[str, Any]:
+        """The engine's part of `maad_health` (spec 03 §6.3)."""
+        current = self._current_write
+        times = sorted(self._write_times)
+        report: dict[str, Any] = {
+            "projectRoot": self._root.path,
+            "initialized": not self._closed,
+            "readOnly": self.read_only,
+            "recoveryActions": self.recovery_actions,
+            "registeredTypes": len(self._model.model.registry.types),
+            "writeQueueDepth": 0 if self._gate is None else self._gate.depth(),
+            "lastWriteOp": None if current is None else current.view(),
+            "lastWriteAt": self._last_write_at,
+            "writeLatencyMs": {"p50": _quantile(times, 0.5), "p95": _quantile(times, 0.95)},
+            "diskHeadroomMb": _free_mb(self._root.path),
+            "embeddings": dict(_NO_EMBEDDINGS),
+            "watcher": dict(_NO_WATCHER),
+            "jobs": [],
+        }
+        report |= self._history.health()
+        advisories = [msgspec.to_builtins(one) for one in self._model.model.advisories]
+        for name, errors in self._model.refused.items():
+            advisories += [
+                {"code": error.code, "message": error.message, "type": name} for error in errors
+            ]
+        report["advisories"] = advisories + report.get("advisories", [])
+        return report
+
+    def close(self) -> bool:
+        """Give everything back; False when history stays for the next start."""
+        if self._closed:
+            return True
+        self._closed = True
+        clean = self._history.close()
+        self._index.close()
+        if self._journal is not None:
+            self._journal.close()
+        if self._lock is not None:
+            self._lock.release()
+        self._root.close()
+        return clean
+
+
+def _success(request_id: str, outcome: Outcome) -> Reply:
+    return Reply(
+        request_id,
+        ok=True,
+        body=_encode(outcome.data),
+        meta=with_warnings(outcome.meta, outcome.warnings),
+        rows=outcome.rows,
+        audit=outcome.audit,
+    )
+
+
+def _changes_nothing(call: Call) -> bool:
+    """Whether a write-kind call is harmless by its arguments, so that mode `read` serves it."""
+    return call.tool == "maad_flush" or _lists_backups(call)
+
+
+def _lists_backups(call: Call) -> bool:
+    return call.tool == "maad_backup" and call.args.get("mode") == "list"
+
+
+def _nobody() -> None:
+    """Nobody waits for a wake-up: an engine without a worker process settles by itself."""
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float | None:
+    if not ordered:
+        return None
+    return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1000, 3)
+
+
+def _free_mb(path: str) -> int | None:
+    try:
+        free = os.statvfs(path)
+    except OSError:
+        return None
+    return free.f_bavail * free.f_frsize // (1024 * 1024)

@@ -1,0 +1,127 @@
+"""Makes the commits of a project, and brings index file and journal up behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from maadd.protocol.messages import WorkerSettings
+from maadd_worker.disk.journal import Journal
+from maadd_worker.history.choice import choose_store
+from maadd_worker.history.command import TIMEOUT_S
+from maadd_worker.history.git_dir import GitDir, config_stamp, locate
+from maadd_worker.history.index_lock import reclaim_lock
+from maadd_worker.history.outcome import CommitRequest, GitFailure
+from maadd_worker.history.report import HistoryReport
+from maadd_worker.history.retry import LOCK_POLL_S, RETRY_S
+from maadd_worker.history.store import Committed, Store, change_of
+
+
+class Committer:
+    """One per engine, used from the writer's thread; `is_behind` may be asked from any."""
+
+    def __init__(
+        self,
+        root: str,
+        settings: WorkerSettings,
+        journal: Journal | None,
+        report: HistoryReport,
+    ) -> None:
+        self._root = root
+        self._settings = settings
+        self._journal = journal
+        self._report = report
+        self._store: Store | None = None
+        self._git_dir: GitDir | None = None
+        self._config_stamp: tuple[int, ...] = ()
+        self._finished: list[str] = []
+
+    def look(self) -> bool:
+        """Open the repository ahead of the first commit; True when a lock was removed that a
+        dead process of ours had left."""
+        reclaimed = False
+        try:
+            git_dir = locate(self._root)
+            if git_dir is not None and self._journal is not None:
+                reclaimed = reclaim_lock(git_dir, self._journal)
+            self._current_store()
+        except GitFailure as failure:
+            # Reads and writes go on; each commit will be tried and tell the same.
+            self._report.error(failure, "open")
+        return reclaimed
+
+    def prepare(self, *, patient: bool) -> None:
+        """See Store.prepare. Raises GitFailure."""
+        self._current_store().prepare(patient=patient)
+
+    def commit(
+        self, requests: Sequence[CommitRequest], *, timeout_s: float = TIMEOUT_S
+    ) -> list[Committed]:
+        """One commit per request, in order; after `prepare`. Raises GitFailure when none could
+        be made."""
+        changes = [change_of(request, self._settings) for request in requests]
+        results = (self._store or self._current_store()).commit(changes, timeout_s=timeout_s)
+        for result in results:
+            self._report.skipped(result.skipped)
+        return results
+
+    def finish(self, journal_ids: Sequence[str]) -> None:
+        """The history step of some entries is over, once the index file shows it."""
+        self._finished += journal_ids
+
+    def refresh_index(self, paths: Sequence[str]) -> None:
+        """See Store.refresh_index. Raises GitFailure."""
+        self._current_store().refresh_index(paths)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether index file or journal do not know of every commit yet."""
+        return bool(self._finished)
+
+    def lock_is_held(self) -> bool:
+        """Whether somebody else's index lock stands in the way right now."""
+        return self._store is not None and self._store.lock_is_held()
+
+    def settle(self, *, force: bool = False) -> float | None:
+        """Bring index file and journal up to date and give the lock up; seconds until it wants
+        to be called again. Raises BACKEND_ERROR when the journal fails."""
+        wait: float | None = None
+        if self._store is not None:
+            try:
+                wait = self._store.settle(force=force)
+            except GitFailure as failure:
+                self._report.error(failure, "index")
+                return LOCK_POLL_S if failure.reason == "index-lock" else RETRY_S
+        if wait is None and self._finished:
+            if self._journal is not None:
+                self._journal.complete(self._finished)
+            self._finished = []
+        return wait
+
+    def close(self) -> None:
+        """Give up lock and handles; `settle(force=True)` comes first."""
+        if self._store is None:
+            return
+        try:
+            self._store.close()
+        except GitFailure as failure:
+            self._report.error(failure, "shutdown")
+        self._store = None
+
+    def _current_store(self) -> Store:
+        """The store for the repository as it is configured now. Raises GitFailure."""
+        if self._store is not None and self._git_dir is not None:
+            if config_stamp(self._git_dir) == self._config_stamp:
+                return self._store
+            self._store.settle(force=True)
+            self._store.close()
+            self._store = None
+        git_dir = locate(self._root)
+        if git_dir is None:
+            raise GitFailure(
+                "GIT_NOT_INITIALIZED", "there is no Git repository at the project root any more"
+            )
+        stamp = config_stamp(git_dir)
+        store, note = choose_store(git_dir, self._journal)
+        self._store, self._git_dir, self._config_stamp = store, git_dir, stamp
+        self._report.store_name, self._report.store_note = store.name, note
+        return store

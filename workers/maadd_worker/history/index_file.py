@@ -1,0 +1,152 @@
+"""Brings the Git index file up to date for the paths that were committed (design §7).
+
+A commit that goes past the index would make a person's next `git commit` drop the record
+again; so the index follows each group of commits, while the lock is held. Entries of other
+paths, staged or not, stay as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import stat
+
+from maadd_worker.history.command import GitTimeout, child_environment, run_git
+from maadd_worker.history.git_dir import GitDir
+from maadd_worker.history.index_format import (
+    DamagedIndex,
+    IndexEntry,
+    UnsupportedIndex,
+    edit_index,
+    new_index,
+)
+from maadd_worker.history.index_lock import TEMPORARY_PREFIX
+from maadd_worker.history.outcome import GitFailure
+from maadd_worker.history.trees import SYMLINK, TreeEntry
+
+_LARGEST_CHECKED = 32 * 1024 * 1024
+
+
+class IndexFile:
+    """The index of one repository; the caller holds its lock."""
+
+    __slots__ = ("_git_dir", "_path", "_temporary")
+
+    def __init__(self, git_dir: GitDir) -> None:
+        self._git_dir = git_dir
+        self._path = os.path.join(git_dir.path, "index")
+        self._temporary = os.path.join(git_dir.path, f"{TEMPORARY_PREFIX}{os.getpid()}")
+
+    def update(self, entries: dict[str, TreeEntry | None]) -> None:
+        """Set the index entries of some paths, None removing one.
+
+        Raises GitFailure when the index cannot be read or written; it is unchanged then.
+        """
+        try:
+            if not self._write_edited(entries):
+                self._edit_by_program(entries)
+            os.replace(self._temporary, self._path)
+        except DamagedIndex as failure:
+            raise GitFailure(
+                "GIT_UNKNOWN_ERROR",
+                f"the Git index is damaged ({failure}); remove .git/index and run `git reset`",
+            ) from failure
+        except OSError as failure:
+            raise GitFailure(
+                "GIT_UNKNOWN_ERROR",
+                f"cannot write the Git index: {os.strerror(failure.errno or 0)}",
+            ) from failure
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._temporary)
+
+    def _write_edited(self, entries: dict[str, TreeEntry | None]) -> bool:
+        """Write the new index beside the old one; False when only `git` can."""
+        try:
+            with open(self._path, "rb") as file:
+                data = file.read()
+                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        except FileNotFoundError:
+            data, mode = self._index_of_head(), 0o644
+        updates = {
+            path.encode("utf-8", "surrogateescape"): self._with_stat(path, entry)
+            for path, entry in entries.items()
+        }
+        try:
+            edited = edit_index(data, updates)
+        except UnsupportedIndex:
+            return False
+        with open(self._temporary, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(edited)
+        return True
+
+    def _index_of_head(self) -> bytes:
+        """A missing index counts as empty, as if every file were staged for removal: start
+        from the commit instead."""
+        self._run("read-tree", "HEAD")
+        try:
+            with open(self._temporary, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return new_index()
+
+    def _with_stat(self, path: str, entry: TreeEntry | None) -> IndexEntry | None:
+        """The index entry of a path; with stat data only if the file really has the content
+        of the entry, since Git takes them as proof that it has."""
+        if entry is None:
+            return None
+        plain = IndexEntry(int(entry.mode, 8), entry.oid)
+        if entry.mode == SYMLINK:
+            return plain
+        try:
+            descriptor = os.open(
+                os.path.join(self._git_dir.root, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+            )
+        except OSError:
+            return plain
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_CHECKED:
+                return plain
+            data = file.read()
+        digest = hashlib.sha1(b"blob %d\0" % len(data))
+        digest.update(data)
+        if digest.digest() != entry.oid or len(data) != status.st_size:
+            return plain
+        return IndexEntry(
+            plain.mode,
+            plain.oid,
+            status.st_ctime_ns,
+            status.st_mtime_ns,
+            status.st_dev,
+            status.st_ino,
+            status.st_uid,
+            status.st_gid,
+            status.st_size,
+        )
+
+    def _edit_by_program(self, entries: dict[str, TreeEntry | None]) -> None:
+        shutil.copy2(self._path, self._temporary)
+        lines = [
+            b"%s %s\t%s\0"
+            % (
+                entry.mode if entry else b"0",
+                entry.oid.hex().encode() if entry else b"0" * 40,
+                path.encode("utf-8", "surrogateescape"),
+            )
+            for path, entry in entries.items()
+        ]
+        self._run("update-index", "-z", "--index-info", stdin=b"".join(lines))
+
+    def _run(self, *arguments: str, stdin: bytes | None = None) -> None:
+        root = self._git_dir.root
+        environment = child_environment(root, {"GIT_INDEX_FILE": self._temporary})
+        try:
+            result = run_git(root, arguments, stdin=stdin, environment=environment)
+        except GitTimeout as failure:
+            raise GitFailure("GIT_UNKNOWN_ERROR", str(failure), {"reason": "timeout"}) from failure
+        if result.status != 0:
+            raise GitFailure("GIT_UNKNOWN_ERROR", f"the Git index: {result.complaint}")

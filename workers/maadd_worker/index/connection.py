@@ -1,0 +1,64 @@
+"""Opening SQLite connections: one writing, any number of reading ones (spec 01 §12)."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import apsw
+
+from maadd.protocol.errors import MaadError
+
+BUSY_TIMEOUT_MS = 5000
+WRITER_CACHE_KIB = 8192
+READER_CACHE_KIB = 4096
+STATEMENT_CACHE = 200
+"""Prepared statements kept per connection."""
+
+
+def open_writer(path: str) -> apsw.Connection:
+    """The writing connection; the file is created when absent.
+
+    Deleted content is overwritten at once, so that a hard delete leaves no text in free pages.
+    Raises apsw.Error, and BACKEND_ERROR on a file system that cannot hold a shared log.
+    """
+    connection = apsw.Connection(path, statementcachesize=STATEMENT_CACHE)
+    try:
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        if connection.pragma("journal_mode", "WAL") != "wal":
+            raise MaadError(
+                "BACKEND_ERROR",
+                "the file system under _backend cannot hold an SQLite index that several "
+                "connections share (WAL); put the project on a local disk",
+            )
+        connection.pragma("synchronous", "NORMAL")
+        connection.pragma("foreign_keys", True)
+        connection.pragma("secure_delete", True)
+        connection.pragma("cache_size", -WRITER_CACHE_KIB)
+        # Savepoints copy the pages they touch; a file for that would cost more than the write.
+        connection.pragma("temp_store", "MEMORY")
+    except (apsw.Error, MaadError):
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: str) -> apsw.Connection:
+    """A reading connection to a file that somebody else may write. Raises apsw.Error."""
+    connection = apsw.Connection(
+        path, flags=apsw.SQLITE_OPEN_READONLY, statementcachesize=STATEMENT_CACHE
+    )
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    connection.pragma("cache_size", -READER_CACHE_KIB)
+    return connection
+
+
+def open_immutable(path: str) -> apsw.Connection:
+    """A connection to a file that nobody writes; touches nothing beside it. Raises apsw.Error."""
+    uri = f"file:{quote(path)}?mode=ro&immutable=1"
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    return apsw.Connection(uri, flags=flags, statementcachesize=STATEMENT_CACHE)
+
+
+def backend_error(error: Exception, doing: str) -> MaadError:
+    """BACKEND_ERROR for an SQLite failure; `doing` completes "the index could not be ..."."""
+    return MaadError("BACKEND_ERROR", f"the index could not be {doing}: {error}")

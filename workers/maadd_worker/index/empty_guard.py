@@ -1,0 +1,49 @@
+"""An index that is empty, or has lost records, although the files are there (spec 01 §14.6).
+
+An empty index answers "no such record" to everything, which agents take for the truth; a
+server refuses to serve it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from maadd_worker.disk.root import ProjectRoot
+from maadd_worker.index.reader import IndexReader
+from maadd_worker.schema.model import Model
+
+_LOST_SHARE = 0.1
+"""More files than this share above the live records: the index has lost some."""
+
+
+class IndexState(msgspec.Struct, frozen=True):
+    """Live records of the index against Markdown files below the registered paths."""
+
+    documents: int
+    files: int
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether files exceed records by so much that the index must be brought up to date."""
+        return self.files > self.documents * (1 + _LOST_SHARE)
+
+
+def unindexed_files(reader: IndexReader, model: Model, root: ProjectRoot) -> int | None:
+    """The number of Markdown files under the registered paths that an empty index lacks.
+
+    None when there is nothing to refuse: the index has a live record, no type is registered, or
+    no file exists. Only an empty index costs a look at the disk.
+    """
+    if reader.counters().documents:
+        return None
+    return index_state(reader, model, root).files or None
+
+
+def index_state(reader: IndexReader, model: Model, root: ProjectRoot) -> IndexState:
+    """Count records and files; walks every registered path."""
+    files = {
+        file.path
+        for entry in model.registry.types.values()
+        for file in root.walk_markdown(entry.path).files
+    }
+    return IndexState(reader.counters().documents, len(files))

@@ -1,0 +1,311 @@
+"""Pages of a scope in a given order, with the total (spec 02 §4.2).
+
+Three ways lead to the same page. *Walking* reads the sort index in order, tests each record
+against the scope and stops at the end of the page: best when many records match. When few do,
+all of them are *listed* in order once and kept until a record of the type changes. *Gathering*
+lists the records of the most selective filter and sorts them, for what no index holds in order.
+The total, kept in the same way, decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from maadd_worker.index.counters import TypeState, read_type_state
+from maadd_worker.index.cursors import decode_cursor, encode_cursor, scope_digest
+from maadd_worker.index.layout import ALONE
+from maadd_worker.index.plan import TypePlans
+from maadd_worker.index.reader import IndexReader
+from maadd_worker.index.scope import PRESENT, Scope, candidates, record_tests
+from maadd_worker.index.sorting import Sort
+
+_SAMPLE = 1000
+"""Index entries looked at to compare the selectivity of filters."""
+
+_LISTED = 1000
+"""So many matches at most are kept as a list."""
+
+_SHORT_WALK = 500
+"""A walk of so many expected steps is cheaper than making a list."""
+
+Position = tuple[Any, ...]
+"""Sort values of a record, then its id."""
+
+
+class PageRow(msgspec.Struct, frozen=True):
+    """One record of a page."""
+
+    doc_id: str
+    doc_type: str
+    file_path: str
+
+
+class Page(msgspec.Struct, frozen=True):
+    """`total` counts all matches; `next_cursor` continues behind the last row, None at the end."""
+
+    total: int
+    rows: tuple[PageRow, ...]
+    next_cursor: str | None
+
+
+class _Matches(msgspec.Struct, frozen=True):
+    """How many records match, and the place of the filter that narrows best (None: no filter)."""
+
+    total: int
+    driver: int | None
+
+
+def count_matches(reader: IndexReader, scope: Scope) -> int:
+    """How many live records are in the scope."""
+    with reader.snapshot():
+        state = read_type_state(reader.connection, scope.doc_type, "")
+        return _matches(reader, scope, state.documents, state.generation).total
+
+
+def query_page(
+    reader: IndexReader,
+    scope: Scope,
+    sort: Sort,
+    plans: TypePlans,
+    *,
+    limit: int,
+    offset: int = 0,
+    cursor: str | None = None,
+) -> Page:
+    """The records of the scope from `offset`, or behind `cursor`, at most `limit` of them.
+
+    Total and rows are of one snapshot. Raises INVALID_FIELDS for a cursor of another query.
+    """
+    digest = scope_digest(scope)
+    after = None if cursor is None else decode_cursor(cursor, sort, digest)
+    with reader.snapshot():
+        fingerprint = plans.fingerprint(scope.doc_type)
+        state = read_type_state(reader.connection, scope.doc_type, fingerprint)
+        key = (scope.sql, scope.params, sort, limit, offset, after)
+        known = reader.recall(key, state.generation)
+        if isinstance(known, Page):
+            return known
+        matches = _matches(reader, scope, state.documents, state.generation)
+        found: list[Position] = []
+        if matches.total > offset:
+            found = _positions(reader, scope, sort, state, matches, after, limit, offset)
+        rows = _rows(reader, [position[-1] for position in found[:limit]])
+        more = encode_cursor(sort, digest, found[limit - 1]) if len(found) > limit else None
+        page = Page(matches.total, rows, more)
+        reader.remember(key, state.generation, page, cost=1 + 3 * len(rows))
+    return page
+
+
+def _positions(
+    reader: IndexReader,
+    scope: Scope,
+    sort: Sort,
+    state: TypeState,
+    matches: _Matches,
+    after: Position | None,
+    limit: int,
+    offset: int,
+) -> list[Position]:
+    """The positions of a page and the one behind it, found in the cheapest way."""
+    # Every record has its row in a sort index only under the schema of today.
+    in_order = scope.doc_type is not None and (
+        not sort.is_field or state.current == state.documents
+    )
+    on_path = _condition_on_path(reader, scope, sort) if in_order else None
+    steps = float(offset + limit + 1)
+    if on_path is None or len(scope.conditions) > 1:
+        steps *= state.documents / matches.total
+    if in_order and (matches.driver is None or steps <= _SHORT_WALK):
+        return _page(reader, *_walk(scope, sort, on_path, after), limit, offset)
+    if matches.total <= _LISTED:
+        listed = _listed(reader, scope, sort, matches.driver, state.generation)
+        start = offset if after is None else offset + _place_behind(listed, sort, after)
+        return listed[start : start + limit + 1]
+    if in_order:
+        return _page(reader, *_walk(scope, sort, on_path, after), limit, offset)
+    return _page(reader, *_gather(scope, sort, matches.driver, after), limit, offset)
+
+
+def _matches(reader: IndexReader, scope: Scope, documents: int, generation: int) -> _Matches:
+    if not scope.conditions:
+        return _Matches(documents, None)
+    key = (scope.sql, scope.params)
+    known = reader.recall(key, generation)
+    if isinstance(known, _Matches):
+        return known
+    driver = _most_selective(reader, scope)
+    found = _Matches(_count(reader, scope, driver), driver)
+    reader.remember(key, generation, found)
+    return found
+
+
+def _most_selective(reader: IndexReader, scope: Scope) -> int:
+    """The place of the condition that leaves the fewest records."""
+    order = sorted(range(len(scope.conditions)), key=lambda place: scope.conditions[place].access)
+    best, fewest = order[0], _SAMPLE
+    if len(order) == 1:
+        return best
+    for place in order:
+        condition = scope.conditions[place]
+        if condition.access >= PRESENT:
+            break
+        sql, params = candidates(condition, scope.doc_type)
+        number = reader.connection.execute(
+            f"SELECT count(*) FROM (SELECT 1 {sql} LIMIT {_SAMPLE})", params
+        ).get
+        if number < fewest:
+            best, fewest = place, number
+    return best
+
+
+def _count(reader: IndexReader, scope: Scope, driver: int) -> int:
+    """Count over the rows of one condition; child rows exist for live records only."""
+    sql, params = candidates(scope.conditions[driver], scope.doc_type)
+    tests, values = record_tests(scope.conditions, "o.doc_id", scope.doc_type, known=driver)
+    total = reader.connection.execute(
+        f"""
+        SELECT count(*) FILTER (WHERE o.extreme & {ALONE})
+               + count(DISTINCT iif(o.extreme & {ALONE}, NULL, o.doc_id))
+        FROM (SELECT v.doc_id, v.extreme {sql}) o WHERE 1{tests}
+        """,
+        (*params, *values),
+    ).get
+    return int(total)
+
+
+def _condition_on_path(reader: IndexReader, scope: Scope, sort: Sort) -> int | None:
+    """The place of a condition on the sort field that the walked rows can answer themselves.
+
+    That is so when no record of the type has several values in the field.
+    """
+    for place, condition in enumerate(scope.conditions):
+        if sort.is_field and condition.field == sort.key:
+            several = reader.connection.execute(_HAS_LISTS, (scope.doc_type, sort.key))
+            return place if several.fetchone() is None else None
+    return None
+
+
+_HAS_LISTS = f"""
+SELECT 1 FROM field_values INDEXED BY field_values_of_lists
+WHERE doc_type = ? AND field_name = ? AND extreme < {ALONE} LIMIT 1
+"""
+
+
+def _walk(
+    scope: Scope, sort: Sort, on_path: int | None, after: Position | None
+) -> tuple[str, list[Any]]:
+    """The scope of one type in the order of the sort's index."""
+    columns = [f"o.{column}" for column in (*sort.key_columns, "doc_id")]
+    tests, values = record_tests(scope.conditions, "o.doc_id", scope.doc_type, known=on_path)
+    behind, bound = _behind(sort, columns, after)
+    names, order = ", ".join(columns), _order(sort, columns)
+    if not sort.is_field:
+        sql = (
+            f"SELECT {names} FROM documents o INDEXED BY {sort.index} "
+            f"WHERE o.deleted = 0 AND o.doc_type = ?{tests}{behind} ORDER BY {order}"
+        )
+        return sql, [scope.doc_type, *values, *bound]
+    own, own_params = "", ()
+    if on_path is not None:
+        own = f" AND {scope.conditions[on_path].predicate('o')}"
+        own_params = scope.conditions[on_path].params
+    # The partial index of numbers serves only statements that repeat its condition.
+    partial = " AND o.numeric_rank IS NOT NULL" if sort.numeric else ""
+    sql = (
+        f"SELECT {names} FROM field_values o INDEXED BY {sort.index} "
+        f"WHERE o.doc_type = ? AND o.field_name = ? AND o.extreme & {sort.extreme}"
+        f"{partial}{own}{tests}{behind} ORDER BY {order}"
+    )
+    return sql, [scope.doc_type, sort.key, *own_params, *values, *bound]
+
+
+def _gather(
+    scope: Scope, sort: Sort, driver: int | None, after: Position | None
+) -> tuple[str, list[Any]]:
+    """The records that the driving condition lists, tested and sorted."""
+    params: list[Any] = []
+    join = ""
+    columns = [f"d.{column}" for column in sort.key_columns]
+    if sort.is_field:
+        join = (
+            " LEFT JOIN field_values s ON s.doc_id = d.doc_id AND s.field_name = ? "
+            f"AND s.extreme & {sort.extreme}"
+        )
+        params.append(sort.key)
+        # A record that was indexed under another schema may have no row that fits.
+        rank, value = sort.key_columns
+        empty = "0.0" if sort.numeric else "''"
+        columns = [f"ifnull(s.{rank}, 0)", f"ifnull(s.{value}, {empty})"]
+    columns.append("d.doc_id")
+    where = "d.deleted = 0"
+    if scope.doc_type is not None:
+        where += " AND d.doc_type = ?"
+        params.append(scope.doc_type)
+    if driver is not None:
+        sql, values = candidates(scope.conditions[driver], scope.doc_type)
+        where += f" AND d.doc_id IN (SELECT v.doc_id {sql})"
+        params.extend(values)
+    tests, values = record_tests(scope.conditions, "d.doc_id", scope.doc_type, known=driver)
+    behind, bound = _behind(sort, columns, after)
+    sql = (
+        f"SELECT {', '.join(columns)} FROM documents d{join} "
+        f"WHERE {where}{tests}{behind} ORDER BY {_order(sort, columns)}"
+    )
+    return sql, [*params, *values, *bound]
+
+
+def _listed(
+    reader: IndexReader, scope: Scope, sort: Sort, driver: int | None, generation: int
+) -> list[Position]:
+    """All positions of a scope with few records, in order."""
+    key = (scope.sql, scope.params, sort)
+    known = reader.recall(key, generation)
+    if isinstance(known, list):
+        return known
+    sql, params = _gather(scope, sort, driver, None)
+    found = reader.connection.execute(sql, params).fetchall()
+    reader.remember(key, generation, found, cost=1 + len(found))
+    return found
+
+
+def _page(
+    reader: IndexReader, sql: str, params: Sequence[Any], limit: int, offset: int
+) -> list[Position]:
+    """The positions of one page, and one more to tell whether it is the last."""
+    return reader.connection.execute(
+        f"{sql} LIMIT ? OFFSET ?", (*params, limit + 1, offset)
+    ).fetchall()
+
+
+def _rows(reader: IndexReader, doc_ids: list[str]) -> tuple[PageRow, ...]:
+    rows = reader.connection.execute(_ROWS, (msgspec.json.encode(doc_ids).decode(),))
+    return tuple(PageRow(*row) for row in rows)
+
+
+_ROWS = """
+SELECT d.doc_id, d.doc_type, d.file_path
+FROM json_each(?) i CROSS JOIN documents d ON d.doc_id = i.value ORDER BY i.id
+"""
+
+
+def _order(sort: Sort, columns: Sequence[str]) -> str:
+    direction = " DESC" if sort.descending else ""
+    return ", ".join(f"{column}{direction}" for column in columns)
+
+
+def _behind(sort: Sort, columns: Sequence[str], after: Position | None) -> tuple[str, Position]:
+    """The test for the rows behind a cursor."""
+    if after is None:
+        return "", ()
+    sign = "<" if sort.descending else ">"
+    return f" AND ({', '.join(columns)}) {sign} ({', '.join('?' * len(after))})", after
+
+
+def _place_behind(listed: list[Position], sort: Sort, after: Position) -> int:
+    for place, position in enumerate(listed):
+        if (position < after) if sort.descending else (position > after):
+            return place
+    return len(listed)

@@ -1,0 +1,51 @@
+"""The end of a rebuild: the feed's order, and what the older file handed over (spec 01 §12)."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+from maadd_worker.index.sweep import TypeWalk
+from maadd_worker.index.writer import IndexWriter
+
+EPOCH_KEY = "epoch"
+"""`engine_meta`: random id of this numbering of changes, for cursors of the change feed."""
+
+REBUILT_KEY = "rebuilt"
+"""`engine_meta`: present from the making of an index until its first complete pass; `carried`
+when an older file handed versions over, else `empty`."""
+
+VERSIONS_RESET_KEY = "versions_reset"
+"""`engine_meta`: present when records were indexed whose versions could not be recovered."""
+
+_OUT_OF_ORDER = """
+SELECT 1 FROM (SELECT updated_at, lag(updated_at) OVER (ORDER BY change_seq) AS earlier
+               FROM documents)
+WHERE earlier > updated_at LIMIT 1
+"""
+
+
+def new_epoch() -> str:
+    """A fresh epoch."""
+    return secrets.token_hex(8)
+
+
+def finish_rebuild(writer: IndexWriter, walks: Sequence[TypeWalk]) -> None:
+    """After a pass: drop what nobody claimed, and once, number the changes by their times.
+
+    What belongs to a type whose folder was not found in order waits for a better pass.
+    """
+    found = [walk.entry.name for walk in walks if walk.state == "found"]
+    origin = writer.meta_get(REBUILT_KEY)
+    if origin is None and not writer.carrying:
+        return
+    with writer.transaction():
+        writer.forget_carried(found)
+        if origin is None or not found or any(walk.state == "broken" for walk in walks):
+            return
+        if writer.connection.execute(_OUT_OF_ORDER).fetchone() is not None:
+            writer.renumber_changes()
+            writer.meta_set(EPOCH_KEY, new_epoch())
+        if origin == "empty":
+            writer.meta_set(VERSIONS_RESET_KEY, "1")
+        writer.meta_set(REBUILT_KEY, None)

@@ -1,0 +1,227 @@
+"""Filters as SQL (spec 02 §2.3).
+
+A scope is a condition on live records, shared by every tool that filters. All positive
+operators on one field must hold for the same value of the record; different fields are
+independent; `neq` asks that the record has the field and none of its values is equal.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from maadd.protocol.errors import MaadError
+from maadd_worker.index.filters import (
+    ScopeWarning,
+    filter_fields,
+    flatten_condition,
+    is_number,
+)
+from maadd_worker.index.layout import NUMBER_KNOWN
+from maadd_worker.index.plan import is_numeric
+from maadd_worker.markdown.text import js_text
+from maadd_worker.schema.model import Model
+from maadd_worker.schema.schema import FieldDef
+
+EQUAL, ONE_OF, RANGE, PRESENT, TEXT_SCAN = range(5)
+"""How well an index narrows a condition down, best first."""
+
+_KNOWN_NUMBER = f"{{v}}.numeric_rank = {NUMBER_KNOWN}"
+_ANY_OF = "SELECT value FROM json_each(?)"
+_RANGE_SQL = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_PLAIN_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)", re.ASCII)
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """What a scope asks of one field: a value that passes `test`, and no value of `excluded`.
+
+    `test` is SQL with `{v}` for a row of `field_values`, `params` its values; `access` tells how
+    well an index serves it.
+    """
+
+    field: str
+    test: str
+    params: tuple[Any, ...]
+    excluded: tuple[str, ...]
+    access: int
+
+    def predicate(self, row: str) -> str:
+        """The test on the row with this alias."""
+        return self.test.replace("{v}", row)
+
+
+class Scope(msgspec.Struct, frozen=True):
+    """A condition on rows `d` of `documents`: `sql` with its `params`, for use behind WHERE."""
+
+    doc_type: str | None
+    conditions: tuple[Condition, ...]
+    sql: str
+    params: tuple[Any, ...]
+    warnings: tuple[ScopeWarning, ...] = ()
+
+
+def build_scope(doc_type: str | None, filters: object, model: Model) -> Scope:
+    """The scope of a call: live records, of one type if given, that pass every filter.
+
+    Raises FILTER_EMPTY_ARRAY, FILTER_OP_INVALID, FILTER_BETWEEN_INVALID with the field.
+    """
+    fields = _indexed_fields(doc_type, model)
+    warnings: list[ScopeWarning] = []
+    conditions: list[Condition] = []
+    for name, given in filter_fields(filters).items():
+        if fields is not None and name not in fields:
+            warnings.append(_not_indexed(name, fields))
+        numeric = _compares_as_number(name, fields, model)
+        conditions.append(_condition(name, flatten_condition(name, given, warnings), numeric))
+    sql, params = "d.deleted = 0", []
+    if doc_type is not None:
+        sql += " AND d.doc_type = ?"
+        params.append(doc_type)
+    tests, values = record_tests(conditions, "d.doc_id", doc_type)
+    return Scope(doc_type, tuple(conditions), sql + tests, (*params, *values), tuple(warnings))
+
+
+def probe(
+    condition: Condition, doc_id: str, doc_type: str | None, *, known: bool = False
+) -> tuple[str, list[Any]]:
+    """The condition as a test of one live record of the type (None: of any).
+
+    `doc_id` is an SQL expression for its id, of a table not called `v`. With `known` some value
+    passes already, and only what the condition excludes is tested.
+    """
+    texts: list[str] = []
+    params: list[Any] = []
+    if not known:
+        rows, values = _rows_of(condition, doc_id, doc_type, exact=condition.access == EQUAL)
+        texts.append(f"EXISTS ({rows} AND {condition.predicate('v')})")
+        params += [*values, *condition.params]
+    if condition.excluded:
+        rows, values = _rows_of(condition, doc_id, doc_type, exact=True)
+        texts.append(f"NOT EXISTS ({rows} AND v.present = 1 AND v.field_value IN ({_ANY_OF}))")
+        params += [*values, _json_list(condition.excluded)]
+    return " AND ".join(texts) or "1", params
+
+
+def record_tests(
+    conditions: Sequence[Condition], doc_id: str, doc_type: str | None, *, known: int | None = None
+) -> tuple[str, list[Any]]:
+    """All conditions as tests of one record, each behind AND; `known` is the place of one that
+    is known to have a value that passes."""
+    texts: list[str] = []
+    params: list[Any] = []
+    for place, condition in enumerate(conditions):
+        text, values = probe(condition, doc_id, doc_type, known=place == known)
+        texts.append(f" AND {text}")
+        params += values
+    return "".join(texts), params
+
+
+def candidates(condition: Condition, doc_type: str | None) -> tuple[str, list[Any]]:
+    """FROM and WHERE that list, by index, the rows `v` that pass the condition's test."""
+    if doc_type is None:
+        types, params = "v.doc_type IN (SELECT doc_type FROM type_counts)", []
+    else:
+        types, params = "v.doc_type = ?", [doc_type]
+    sql = f"FROM field_values v WHERE {types} AND v.field_name = ? AND {condition.predicate('v')}"
+    return sql, [*params, condition.field, *condition.params]
+
+
+def _rows_of(
+    condition: Condition, doc_id: str, doc_type: str | None, *, exact: bool
+) -> tuple[str, list[Any]]:
+    """The rows of the condition's field in one record.
+
+    For `exact` look-ups of a value the index by text is better: the entries of one value lie
+    together there, those of one record do not.
+    """
+    if exact and doc_type is not None:
+        by_text = (
+            "SELECT 1 FROM field_values v INDEXED BY field_values_by_text "
+            f"WHERE v.doc_id = {doc_id} AND v.doc_type = ? AND v.field_name = ?"
+        )
+        return by_text, [doc_type, condition.field]
+    by_record = f"SELECT 1 FROM field_values v WHERE v.doc_id = {doc_id} AND v.field_name = ?"
+    return by_record, [condition.field]
+
+
+def _indexed_fields(doc_type: str | None, model: Model) -> dict[str, FieldDef] | None:
+    """The type's indexed fields; None when no type was asked or its schema is not usable."""
+    if doc_type is None:
+        return None
+    try:
+        schema = model.schema(doc_type)
+    except MaadError:
+        return None
+    return {name: field for name, field in schema.fields.items() if field.index}
+
+
+def _compares_as_number(name: str, fields: Mapping[str, FieldDef] | None, model: Model) -> bool:
+    """Whether every schema that may be meant declares the field numeric."""
+    if fields is not None:
+        return name in fields and is_numeric(fields[name])
+    declared = [schema.fields[name] for schema in model.schemas.values() if name in schema.fields]
+    return bool(declared) and all(is_numeric(field) for field in declared)
+
+
+def _condition(name: str, parts: Iterable[tuple[str, Any]], numeric: bool) -> Condition:
+    tests: list[str] = []
+    params: list[Any] = []
+    excluded: list[str] = []
+    access = PRESENT
+    for op, value in parts:
+        if op == "neq":
+            excluded.append(js_text(value))
+            continue
+        text, bound, reach = _test(op, value, numeric)
+        tests.append(text)
+        params.append(bound)
+        access = reach if access == PRESENT else min(access, reach)
+    # A known number is present; asking again would take the row out of the index by number.
+    if not tests or not all(test.startswith(_KNOWN_NUMBER) for test in tests):
+        tests.insert(0, "{v}.present = 1")
+    return Condition(name, " AND ".join(tests), tuple(params), tuple(excluded), access)
+
+
+def _test(op: str, value: Any, numeric: bool) -> tuple[str, Any, int]:
+    """One positive operator as SQL, its bound value, and how an index serves it."""
+    if op == "eq":
+        return "{v}.field_value = ?", js_text(value), EQUAL
+    if op == "in":
+        texts = [js_text(item) for item in value]
+        return f"{{v}}.field_value IN ({_ANY_OF})", _json_list(texts), ONE_OF
+    if op == "contains":
+        # lower() folds ASCII letters only, as LIKE does, and knows no wildcards.
+        return "instr(lower({v}.field_value), lower(?)) > 0", js_text(value), TEXT_SCAN
+    if is_number(value):
+        bound = _to_float(value)
+    elif numeric and isinstance(value, str) and _PLAIN_DECIMAL.fullmatch(value):
+        bound = float(value)
+    else:
+        return f"{{v}}.field_value {_RANGE_SQL[op]} ?", js_text(value), RANGE
+    return f"{_KNOWN_NUMBER} AND {{v}}.numeric_value {_RANGE_SQL[op]} ?", bound, RANGE
+
+
+def _to_float(value: int | float) -> float:
+    """The number as SQLite compares it; an integer beyond the range of floats is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _json_list(texts: Iterable[str]) -> str:
+    return msgspec.json.encode(list(texts)).decode()
+
+
+def _not_indexed(name: str, fields: Mapping[str, FieldDef]) -> ScopeWarning:
+    listing = ", ".join(fields) if fields else "none"
+    return ScopeWarning(
+        "FILTER_FIELD_NOT_INDEXED",
+        name,
+        f'"{name}" is no indexed field of this type, so the filter matches nothing; '
+        f"indexed fields: {listing}",
+    )

@@ -1,0 +1,161 @@
+"""The index of a project: opening, rebuilding, its connections (spec 01 §12, design §6)."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+
+import apsw
+
+from maadd.protocol.errors import MaadError
+from maadd_worker.index import layout
+from maadd_worker.index.connection import (
+    BUSY_TIMEOUT_MS,
+    backend_error,
+    open_immutable,
+    open_reader,
+    open_writer,
+)
+from maadd_worker.index.content import NewDocument
+from maadd_worker.index.documents import DocumentRow, FileIdentity
+from maadd_worker.index.previous import carry_over, has_layout, remove_previous, set_aside
+from maadd_worker.index.reader import IndexReader
+from maadd_worker.index.rebuilt import EPOCH_KEY, REBUILT_KEY, new_epoch
+from maadd_worker.index.writer import Clock, IndexWriter
+
+__all__ = [
+    "DocumentRow",
+    "FileIdentity",
+    "Index",
+    "IndexReader",
+    "IndexWriter",
+    "NewDocument",
+]
+
+
+class Index:
+    """An open index. `created` tells that it was empty when opened; `carried` counts the records
+    whose version and times an older file has handed over."""
+
+    def __init__(
+        self, path: str, writer: IndexWriter | None, *, created: bool = False, carried: int = 0
+    ) -> None:
+        self._path = path
+        self._writer = writer
+        self.created = created
+        self.carried = carried
+
+    @classmethod
+    def open(cls, path: str, *, read_only: bool, clock: Clock | None = None) -> Index:
+        """Open the index at `path`, making or rebuilding it when that is needed.
+
+        A file of another layout, also one of the reference, is kept as `<path>.prev`; its
+        versions and times pass to the records as they are indexed again. Read-only creates
+        nothing and raises READ_ONLY for a file that cannot be served as it is. BACKEND_ERROR
+        for any other failure.
+        """
+        if read_only:
+            _check_immutable(path)
+            return cls(path, None)
+        try:
+            created = not has_layout(path)
+            if created:
+                set_aside(path)
+            connection = open_writer(path)
+        except (apsw.Error, OSError) as error:
+            raise backend_error(error, "opened") from error
+        try:
+            carried = _create(connection, path) if created else 0
+            writer = IndexWriter(connection, clock or _utc_now)
+        except apsw.Error as error:
+            connection.close()
+            raise backend_error(error, "created") from error
+        return cls(path, writer, created=created, carried=carried)
+
+    def writer(self) -> IndexWriter:
+        """The one writing connection; READ_ONLY on an index opened for reading."""
+        if self._writer is None:
+            raise MaadError("READ_ONLY", "the engine is read-only; the index cannot be changed")
+        return self._writer
+
+    def reader(self) -> IndexReader:
+        """A new reading connection, for one thread; the caller closes it. BACKEND_ERROR."""
+        try:
+            if self._writer is None:
+                return IndexReader(open_immutable(self._path))
+            return IndexReader(open_reader(self._path))
+        except apsw.Error as error:
+            raise backend_error(error, "opened for reading") from error
+
+    def forget_deleted(self) -> bool:
+        """After hard deletes: leave no text of the removed records in any file of the index.
+
+        Freed pages are overwritten when they are freed; what remains is the log and the file of
+        an earlier layout. False when a reader still needs the log: call again later.
+        BACKEND_ERROR.
+        """
+        remove_previous(self._path)
+        connection = self.writer().connection
+        connection.set_busy_timeout(0)
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.BusyError:
+            return False
+        except apsw.Error as error:
+            raise backend_error(error, "written back") from error
+        finally:
+            connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+        return True
+
+    def close(self) -> None:
+        """Close the writing connection, which writes the log back into the file; idempotent."""
+        if self._writer is not None:
+            self._writer.connection.close()
+
+
+def _utc_now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+def _create(connection: apsw.Connection, path: str) -> int:
+    with connection:
+        layout.create_layout(connection)
+        carried = carry_over(connection, path)
+        connection.executemany(
+            "INSERT INTO engine_meta (key, value) VALUES (?, ?)",
+            [(EPOCH_KEY, new_epoch()), (REBUILT_KEY, "carried" if carried else "empty")],
+        )
+    return carried
+
+
+def _check_immutable(path: str) -> None:
+    """READ_ONLY unless the file can be read without touching anything beside it."""
+    if not os.path.exists(path):
+        raise MaadError(
+            "READ_ONLY",
+            "the index does not exist and a read-only engine cannot make it; open the project "
+            "for writing once, or run maad reindex",
+        )
+    log = f"{path}-wal"
+    if os.path.exists(log) and os.path.getsize(log):
+        raise MaadError(
+            "READ_ONLY",
+            "the index has changes that were not written back (a -wal file); open the project "
+            "for writing once, or stop the engine that uses it",
+        )
+    try:
+        connection = open_immutable(path)
+        try:
+            missing = [] if layout.is_current(connection) else layout.missing_columns(connection)
+            current = layout.is_current(connection)
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise backend_error(error, "opened for reading") from error
+    if not current:
+        lacks = f" (missing: {', '.join(missing[:5])})" if missing else ""
+        raise MaadError(
+            "READ_ONLY",
+            f"the index has another layout{lacks} and a read-only engine cannot rebuild it; open "
+            "the project for writing once, or run maad reindex",
+        )

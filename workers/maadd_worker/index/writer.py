@@ -1,0 +1,423 @@
+"""The one writing connection: records in and out, stamps, counters (spec 01 §12)."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+import msgspec
+
+from maadd_worker.index.content import (
+    NewDocument,
+    add_content,
+    remove_content,
+    replace_content,
+)
+from maadd_worker.index.counters import LIVE, TOMBSTONE, CounterDeltas
+from maadd_worker.index.documents import (
+    DocumentRow,
+    FileIdentity,
+    find_document,
+    find_document_by_path,
+    find_ids_with_prefix,
+    read_meta,
+)
+from maadd_worker.index.plan import TypePlan, TypePlans
+from maadd_worker.markdown.text import iso_milliseconds
+from maadd_worker.schema.model import Model
+
+Clock = Callable[[], dt.datetime]
+
+KEPT_DELETIONS = 10_000
+"""Logged deletions that a trim leaves."""
+
+
+class _Stamps(msgspec.Struct, frozen=True):
+    version: int
+    updated_at: str
+    created_at: str
+    change_seq: int
+
+
+class _Carried(msgspec.Struct, frozen=True):
+    """What an older index said of a record."""
+
+    file_hash: str
+    version: int
+    deleted: int
+    updated_at: str
+    created_at: str
+
+
+class IndexWriter:
+    """Every change of the index. Used by one thread; each change belongs to a transaction.
+
+    SQLite failures come as apsw.Error and leave the transaction to its owner. `last_seq` is the
+    highest change number given out; `carrying` tells that an older index has handed over
+    versions and times which records have not claimed yet.
+    """
+
+    def __init__(self, connection: apsw.Connection, clock: Clock) -> None:
+        self.connection = connection
+        self._clock = clock
+        self._deltas = CounterDeltas()
+        self._plans: TypePlans | None = None
+        last: Any = connection.execute(_LAST_NUMBERS).fetchone()
+        self._last_stamp: str = last[0]
+        self.last_seq: int = last[1]
+        self.carrying = connection.execute(_ANY_CARRIED).fetchone() is not None
+
+    def find(self, doc_id: str, include_deleted: bool = False) -> DocumentRow | None:
+        """The row of an id; tombstones only when asked for."""
+        return find_document(self.connection, doc_id, include_deleted=include_deleted)
+
+    def find_by_path(self, path: str, include_deleted: bool = False) -> DocumentRow | None:
+        """The row of a project-relative path; tombstones only when asked for."""
+        return find_document_by_path(self.connection, path, include_deleted=include_deleted)
+
+    def ids_with_prefix(self, prefix: str) -> list[str]:
+        """Every id that starts with `prefix`, tombstones included."""
+        return find_ids_with_prefix(self.connection, prefix)
+
+    def meta_get(self, key: str) -> str | None:
+        """A value of `engine_meta`."""
+        return read_meta(self.connection, key)
+
+    def meta_set(self, key: str, value: str | None) -> None:
+        """Set a value of `engine_meta`; None removes it."""
+        if value is None:
+            self.connection.execute("DELETE FROM engine_meta WHERE key = ?", (key,))
+        else:
+            self.connection.execute(_META_SET, (key, value))
+
+    def type_plan(self, model: Model, doc_type: str) -> TypePlan:
+        """The plan of a type under `model`; UNKNOWN_TYPE."""
+        return self.type_plans(model).plan(doc_type)
+
+    def type_plans(self, model: Model) -> TypePlans:
+        """The plans of `model`, kept until another model comes."""
+        if self._plans is None or self._plans.model is not model:
+            self._plans = TypePlans(model)
+        return self._plans
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """One immediate transaction: committed at the end, undone by an exception."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._deltas.store(self.connection)
+            self.connection.execute("COMMIT")
+        except BaseException:
+            # A full disk or a lost file makes SQLite undo the transaction by itself.
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
+            raise
+        finally:
+            self._deltas = CounterDeltas()
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """A part of the transaction that an exception undoes alone."""
+        deltas = self._deltas.copy()
+        self.connection.execute("SAVEPOINT part")
+        try:
+            yield
+        except BaseException:
+            self._deltas = deltas
+            if self.connection.in_transaction:
+                self.connection.execute("ROLLBACK TO part")
+                self.connection.execute("RELEASE part")
+            raise
+        self.connection.execute("RELEASE part")
+
+    def stamp(self) -> str:
+        """The time now, never before a stamp that was given out earlier."""
+        self._last_stamp = max(self._last_stamp, iso_milliseconds(self._clock()))
+        return self._last_stamp
+
+    def put_document(self, new: NewDocument, previous: DocumentRow | None) -> DocumentRow:
+        """Store a record and its child rows; version and times by spec 01 §12.1.
+
+        `previous` is the row of the id, also of a tombstone, which comes to life. Another row
+        with the same path raises apsw.Error.
+        """
+        stamps = self._stamps(previous, new, self.stamp())
+        row = DocumentRow(
+            doc_id=new.doc_id,
+            doc_type=new.plan.entry.name,
+            schema_ref=new.schema_ref,
+            file_path=new.file_path,
+            file_hash=new.file_hash,
+            version=stamps.version,
+            deleted=False,
+            indexed_at=self._last_stamp,
+            updated_at=stamps.updated_at,
+            created_at=stamps.created_at,
+            valid=new.valid,
+            partial=new.partial,
+            change_seq=stamps.change_seq,
+            model_fingerprint=new.plan.fingerprint,
+        )
+        if previous is None or previous.deleted:
+            self._move_target(new.doc_id, None if previous is None else TOMBSTONE, LIVE)
+            self._store_row(row, new.file)
+            add_content(self.connection, self._deltas, row, new)
+        elif previous.doc_type != row.doc_type:
+            remove_content(self.connection, self._deltas, previous)
+            self._store_row(row, new.file)
+            add_content(self.connection, self._deltas, row, new)
+        else:
+            if stamps.change_seq == previous.change_seq and row.file_path == previous.file_path:
+                self._refresh_row(row, new.file)
+            else:
+                self._store_row(row, new.file)
+            replace_content(self.connection, self._deltas, previous, row, new)
+        return row
+
+    def remove_document(self, doc_id: str) -> DocumentRow | None:
+        """Remove a record or tombstone for good and note the deletion; the row that was there.
+
+        Stored answers that name the record go too (spec 03 §8).
+        """
+        row = self.find(doc_id, include_deleted=True)
+        if row is None:
+            return None
+        if not row.deleted:
+            remove_content(self.connection, self._deltas, row)
+        self._move_target(doc_id, TOMBSTONE if row.deleted else LIVE, None)
+        execute = self.connection.execute
+        execute("DELETE FROM documents WHERE doc_id = ?", (doc_id,))
+        execute(_FORGET_ANSWERS, (doc_id,))
+        execute("DELETE FROM carried WHERE doc_id = ?", (doc_id,))
+        execute(_NOTE_DELETION, (self._next_seq(), doc_id, row.doc_type, self.stamp()))
+        return row
+
+    def tombstone(self, doc_id: str, new_path: str) -> DocumentRow:
+        """Turn a live record into a tombstone at `new_path`; the version stays (spec 01 §11).
+
+        KeyError without a live row.
+        """
+        row = self.find(doc_id)
+        if row is None:
+            raise KeyError(doc_id)
+        remove_content(self.connection, self._deltas, row)
+        self._move_target(doc_id, LIVE, TOMBSTONE)
+        now = self.stamp()
+        dead = msgspec.structs.replace(
+            row,
+            file_path=new_path,
+            deleted=True,
+            indexed_at=now,
+            updated_at=now,
+            change_seq=self._next_seq(),
+        )
+        self._store_row(dead, None)
+        return dead
+
+    def register_tombstone(
+        self, doc_id: str, doc_type: str, schema_ref: str, path: str, file_hash: str
+    ) -> DocumentRow:
+        """A row for a tombstone file that the index has lost; the id must be free."""
+        self._move_target(doc_id, None, TOMBSTONE)
+        now = self.stamp()
+        version, updated_at, created_at = 1, now, now
+        carried = self._take_carried(doc_id)
+        if carried is not None:
+            version = carried.version
+            updated_at, created_at = carried.updated_at, carried.created_at
+        row = DocumentRow(
+            doc_id, doc_type, schema_ref, path, file_hash, version, True, now, updated_at,
+            created_at, True, False, self._next_seq(), "",
+        )  # fmt: skip
+        self._store_row(row, None)
+        return row
+
+    def trim_deletions(self) -> None:
+        """Drop the oldest logged deletions; a reader that is so far behind starts over."""
+        self.connection.execute(_TRIM_DELETIONS, (KEPT_DELETIONS - 1,))
+
+    def mark_unread(self, row: DocumentRow) -> None:
+        """The file outgrew the size limit: its rows stay, flagged, until it can be read again."""
+        if not row.partial:
+            self._deltas.add_partial(row.doc_type)
+        self.connection.execute(_MARK_UNREAD, (row.doc_id,))
+
+    def remember_file(self, doc_id: str, file: FileIdentity | None) -> None:
+        """Note the stat values of a file whose content was found to be the indexed one."""
+        values = (None, None, None) if file is None else (file.mtime_ns, file.size, file.inode)
+        self.connection.execute(_REMEMBER_FILE, (*values, doc_id))
+
+    def carry(
+        self,
+        doc_id: str,
+        doc_type: str,
+        file_hash: str,
+        version: int,
+        updated_at: str,
+        created_at: str,
+    ) -> None:
+        """Note what a lost row said, to be taken over when the record is indexed again."""
+        self.connection.execute(
+            _CARRY, (doc_id, doc_type, file_hash, version, False, updated_at, created_at)
+        )
+        self.carrying = True
+
+    def forget_carried(self, doc_types: list[str]) -> None:
+        """Drop the notes of `carry` about records of these types that did not come back."""
+        listing = msgspec.json.encode(doc_types).decode()
+        self.connection.execute(_FORGET_CARRIED, (listing,))
+        self.carrying = self.connection.execute(_ANY_CARRIED).fetchone() is not None
+
+    def renumber_changes(self) -> None:
+        """Number all changes anew by (updated_at, doc_id); logged deletions are dropped."""
+        self.connection.execute(_RENUMBER)
+
+    def _stamps(self, previous: DocumentRow | None, new: NewDocument, now: str) -> _Stamps:
+        if previous is None:
+            carried = self._take_carried(new.doc_id)
+            if carried is None:
+                return _Stamps(1, now, now, self._next_seq())
+            if carried.file_hash == new.file_hash and not carried.deleted:
+                return _Stamps(
+                    carried.version, carried.updated_at, carried.created_at, self._next_seq()
+                )
+            return _Stamps(carried.version + 1, now, carried.created_at, self._next_seq())
+        # An empty hash stands for content that could not be read, so its return is a change.
+        if previous.file_hash == new.file_hash and not previous.deleted:
+            return _Stamps(
+                previous.version, previous.updated_at, previous.created_at, previous.change_seq
+            )
+        return _Stamps(previous.version + 1, now, previous.created_at, self._next_seq())
+
+    def _take_carried(self, doc_id: str) -> _Carried | None:
+        if not self.carrying:
+            return None
+        row: Any = self.connection.execute(_TAKE_CARRIED, (doc_id,)).fetchone()
+        return None if row is None else _Carried(*row)
+
+    def _next_seq(self) -> int:
+        self.last_seq += 1
+        return self.last_seq
+
+    def _store_row(self, row: DocumentRow, file: FileIdentity | None) -> None:
+        self.connection.execute(
+            _PUT_ROW,
+            (
+                row.doc_id,
+                row.doc_type,
+                row.schema_ref,
+                row.file_path,
+                row.file_hash,
+                row.version,
+                row.deleted,
+                row.indexed_at,
+                row.updated_at,
+                row.created_at,
+                row.valid,
+                row.partial,
+                row.change_seq,
+                row.model_fingerprint,
+                None if file is None else file.mtime_ns,
+                None if file is None else file.size,
+                None if file is None else file.inode,
+            ),
+        )
+
+    def _refresh_row(self, row: DocumentRow, file: FileIdentity | None) -> None:
+        """Store what can differ in a row of unchanged content; most indexes stay untouched."""
+        self.connection.execute(
+            _REFRESH_ROW,
+            (
+                row.schema_ref,
+                row.indexed_at,
+                row.valid,
+                row.partial,
+                row.model_fingerprint,
+                None if file is None else file.mtime_ns,
+                None if file is None else file.size,
+                None if file is None else file.inode,
+                row.doc_id,
+            ),
+        )
+
+    def _move_target(self, doc_id: str, before: int | None, after: int | None) -> None:
+        inbound: list[Any] = self.connection.execute(_INBOUND, (doc_id,)).fetchall()
+        if inbound:
+            self._deltas.move_target(inbound, before, after)
+
+
+_LAST_NUMBERS = """
+SELECT coalesce((SELECT max(updated_at) FROM documents), ''),
+       max(coalesce((SELECT max(change_seq) FROM documents), 0),
+           coalesce((SELECT max(change_seq) FROM deletions), 0))
+"""
+_ANY_CARRIED = "SELECT 1 FROM carried LIMIT 1"
+_TAKE_CARRIED = """
+DELETE FROM carried WHERE doc_id = ?
+RETURNING file_hash, version, deleted, updated_at, created_at
+"""
+_TRIM_DELETIONS = """
+DELETE FROM deletions WHERE change_seq <
+    (SELECT change_seq FROM deletions ORDER BY change_seq DESC LIMIT 1 OFFSET ?)
+"""
+_CARRY = """
+INSERT INTO carried (doc_id, doc_type, file_hash, version, deleted, updated_at, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (doc_id) DO UPDATE SET
+    doc_type = excluded.doc_type, file_hash = excluded.file_hash, version = excluded.version,
+    deleted = excluded.deleted, updated_at = excluded.updated_at, created_at = excluded.created_at
+"""
+_FORGET_CARRIED = "DELETE FROM carried WHERE doc_type IN (SELECT value FROM json_each(?))"
+# Numbers are unique at every step, so they pass through the negative ones.
+_RENUMBER = """
+CREATE TEMP TABLE numbered AS
+    SELECT doc_id, row_number() OVER (ORDER BY updated_at, doc_id) AS number FROM documents;
+CREATE UNIQUE INDEX temp.numbered_by_id ON numbered (doc_id, number);
+UPDATE documents SET change_seq =
+    (SELECT -n.number FROM temp.numbered n WHERE n.doc_id = documents.doc_id);
+UPDATE documents SET change_seq = -change_seq;
+DROP TABLE temp.numbered;
+DELETE FROM deletions;
+"""
+_META_SET = """
+INSERT INTO engine_meta (key, value) VALUES (?, ?)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value
+"""
+_PUT_ROW = """
+INSERT INTO documents
+    (doc_id, doc_type, schema_ref, file_path, file_hash, version, deleted, indexed_at, updated_at,
+     created_at, valid, partial, change_seq, model_fingerprint, mtime_ns, size, inode)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (doc_id) DO UPDATE SET
+    doc_type = excluded.doc_type, schema_ref = excluded.schema_ref,
+    file_path = excluded.file_path, file_hash = excluded.file_hash, version = excluded.version,
+    deleted = excluded.deleted, indexed_at = excluded.indexed_at,
+    updated_at = excluded.updated_at, created_at = excluded.created_at, valid = excluded.valid,
+    partial = excluded.partial, change_seq = excluded.change_seq,
+    model_fingerprint = excluded.model_fingerprint, mtime_ns = excluded.mtime_ns,
+    size = excluded.size, inode = excluded.inode
+"""
+_REFRESH_ROW = """
+UPDATE documents SET schema_ref = ?, indexed_at = ?, valid = ?, partial = ?,
+    model_fingerprint = ?, mtime_ns = ?, size = ?, inode = ?
+WHERE doc_id = ?
+"""
+_MARK_UNREAD = """
+UPDATE documents SET partial = 1, file_hash = '', mtime_ns = NULL WHERE doc_id = ?
+"""
+_REMEMBER_FILE = "UPDATE documents SET mtime_ns = ?, size = ?, inode = ? WHERE doc_id = ?"
+_FORGET_ANSWERS = """
+DELETE FROM idempotency WHERE (principal, tool, key) IN
+    (SELECT principal, tool, key FROM idempotency_records WHERE doc_id = ?)
+"""
+_NOTE_DELETION = """
+INSERT INTO deletions (change_seq, doc_id, doc_type, deleted_at) VALUES (?, ?, ?, ?)
+"""
+_INBOUND = """
+SELECT source_type, relation_type, count(*) FROM relationships
+WHERE target_doc_id = ? GROUP BY relation_type, source_type
+"""

@@ -1,0 +1,69 @@
+"""Log lines of a worker: one JSON object a line on standard error (spec 04 §16).
+
+Callers pass names, sizes and times only: no record body, field value or token is ever a
+field of a line.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+LEVELS = MappingProxyType(
+    {"trace": 10, "debug": 20, "info": 30, "warn": 40, "error": 50, "fatal": 60, "silent": 70}
+)
+
+
+class Log:
+    """Writes lines at or above a level; safe from every thread (one `write` a line)."""
+
+    def __init__(self, level: str, project: str, fd: int = 2) -> None:
+        self._threshold = LEVELS.get(level, LEVELS["info"])
+        self._project = project
+        self._fd = fd
+        self._pid = os.getpid()
+        self._hostname = socket.gethostname()
+        self._encoder = msgspec.json.Encoder(enc_hook=repr)
+
+    def info(self, event: str, **fields: Any) -> None:
+        """Something that an operator may want to know."""
+        self._line("info", event, fields)
+
+    def warn(self, event: str, **fields: Any) -> None:
+        """Something that works, but not as it should."""
+        self._line("warn", event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        """Something that failed."""
+        self._line("error", event, fields)
+
+    def engine(self, level: str, operation: str, text: str, **details: Any) -> None:
+        """A line of the engine family: free text, with `category` and `operation`."""
+        fields = {"event": "engine", "category": "engine", "operation": operation, **details}
+        self._line(level, text, fields)
+
+    def _line(self, level: str, message: str, fields: dict[str, Any]) -> None:
+        severity = LEVELS[level]
+        if severity < self._threshold:
+            return
+        line = self._encoder.encode(
+            {
+                "level": severity,
+                "time": time.time_ns() // 1_000_000,
+                "pid": self._pid,
+                "hostname": self._hostname,
+                "msg": message,
+                "project": self._project,
+                **fields,
+            }
+        )
+        try:
+            os.write(self._fd, line + b"\n")
+        except OSError:
+            # Nobody reads our log any more; the work goes on without it.
+            return

@@ -1,0 +1,164 @@
+"""The writes of a project in order of arrival, and the gate before their publish point.
+
+A write is *waiting* until the writer takes it, *taken* until the engine has it admitted,
+*admitted* until it is answered. Up to its admission it can be withdrawn or given up as too
+late, and nothing of it will ever be published (spec 03 §2.2, spec 04 §6).
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from maadd.protocol.messages import Call
+
+GROUP_LIMIT = 64
+
+
+class _Stage(enum.Enum):
+    WAITING = 1
+    TAKEN = 2
+    ADMITTED = 3
+
+
+class _Write:
+    __slots__ = ("call", "received", "stage")
+
+    def __init__(self, call: Call, received: float) -> None:
+        self.call = call
+        self.received = received
+        self.stage = _Stage.WAITING
+
+
+GiveUp = Callable[[Call, int, int], None]
+"""Called for a write that waited too long: the call, milliseconds waited, queue depth."""
+
+
+class WriteQueue:
+    """Shared by the main thread (offers, withdraws) and the writer (takes, admits).
+
+    `limit` bounds the waiting writes, `wait_ms` the time until a write is admitted.
+    """
+
+    def __init__(self, limit: int, wait_ms: int, give_up: GiveUp) -> None:
+        self._limit = limit
+        self._wait_s = wait_ms / 1000
+        self._give_up = give_up
+        self._condition = threading.Condition()
+        self._writes: dict[str, _Write] = {}
+        self._waiting: deque[_Write] = deque()
+        self._closed = False
+        self._woken = False
+
+    def offer(self, call: Call) -> bool:
+        """Accept a write; False when the queue is full."""
+        with self._condition:
+            if len(self._waiting) >= self._limit:
+                return False
+            write = _Write(call, time.monotonic())
+            self._writes[call.request_id] = write
+            self._waiting.append(write)
+            self._condition.notify()
+            return True
+
+    def take(self, timeout: float | None) -> list[Call] | None:
+        """Writer: the waiting writes, at most `GROUP_LIMIT`.
+
+        Empty after `timeout` seconds (None: no limit) or a `wake`; None when the queue is
+        closed and nothing waits any more.
+        """
+        with self._condition:
+            self._condition.wait_for(lambda: self._waiting or self._woken or self._closed, timeout)
+            self._woken = False
+            if not self._waiting:
+                return None if self._closed else []
+            group: list[Call] = []
+            while self._waiting and len(group) < GROUP_LIMIT:
+                write = self._waiting.popleft()
+                write.stage = _Stage.TAKEN
+                group.append(write.call)
+            return group
+
+    def admit(self, request_id: str) -> bool:
+        """Writer: see `Gate.admit`."""
+        with self._condition:
+            write = self._writes.get(request_id)
+            if write is None:
+                return False
+            if write.stage is not _Stage.ADMITTED:
+                if time.monotonic() - write.received > self._wait_s:
+                    self._expire(write)
+                    return False
+                write.stage = _Stage.ADMITTED
+            return True
+
+    def finish(self, request_id: str) -> bool:
+        """Writer: the write is answered. False when its caller already has an answer."""
+        with self._condition:
+            return self._writes.pop(request_id, None) is not None
+
+    def unanswered(self, group: Sequence[Call]) -> list[tuple[Call, bool]]:
+        """Writer: the writes of a finished group without an answer, and whether admitted."""
+        with self._condition:
+            left = (self._writes.get(call.request_id) for call in group)
+            return [(w.call, w.stage is _Stage.ADMITTED) for w in left if w is not None]
+
+    def withdraw(self, request_id: str) -> bool | None:
+        """True: nothing of it will be written. False: too late. None: not here (any more)."""
+        with self._condition:
+            write = self._writes.get(request_id)
+            if write is None:
+                return None
+            if write.stage is _Stage.ADMITTED:
+                return False
+            self._forget(write)
+            return True
+
+    def withdraw_all(self) -> None:
+        """Withdraw every write that is not admitted."""
+        with self._condition:
+            for write in [w for w in self._writes.values() if w.stage is not _Stage.ADMITTED]:
+                self._forget(write)
+
+    def expire(self, now: float) -> None:
+        """Give up the waiting writes whose time is over."""
+        with self._condition:
+            while self._waiting and now - self._waiting[0].received > self._wait_s:
+                self._expire(self._waiting[0])
+
+    def next_expiry(self) -> float:
+        """The monotonic time at which the oldest waiting write will have waited too long."""
+        try:
+            return self._waiting[0].received + self._wait_s
+        except IndexError:
+            return math.inf
+
+    def depth(self) -> int:
+        """Writes accepted and not yet answered."""
+        return len(self._writes)
+
+    def wake(self) -> None:
+        """Let `take` return although no write waits."""
+        with self._condition:
+            self._woken = True
+            self._condition.notify()
+
+    def close(self) -> None:
+        """Let the writer end when nothing waits any more."""
+        with self._condition:
+            self._closed = True
+            self._condition.notify()
+
+    def _expire(self, write: _Write) -> None:
+        depth = len(self._writes)
+        self._forget(write)
+        self._give_up(write.call, int((time.monotonic() - write.received) * 1000), depth)
+
+    def _forget(self, write: _Write) -> None:
+        del self._writes[write.call.request_id]
+        if write.stage is _Stage.WAITING:
+            self._waiting.remove(write)

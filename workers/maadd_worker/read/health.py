@@ -1,0 +1,45 @@
+"""`maad_health`, the part that the index knows (spec 03 §6.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from maadd.protocol.arguments import HealthArgs
+from maadd_worker.outcome import Outcome
+from maadd_worker.read.context import ReadContext
+from maadd_worker.read.summary import BOOTSTRAP_HINT
+
+SWEEP_AT_KEY = "last_integrity_sweep_at"
+SWEEP_FINDINGS_KEY = "last_integrity_findings"
+BACKUP_TAG_KEY = "last_backup_tag"
+
+
+def health(context: ReadContext, args: HealthArgs) -> Outcome:
+    """Counts and remembered results, beside what the engine reports of itself."""
+    counters = context.reader.counters()
+    empty = not context.model.registry.types and counters.documents == 0
+    data: dict[str, Any] = {
+        "indexExists": counters.documents > 0,
+        "lastIndexedAt": counters.last_indexed_at,
+        "totalDocuments": counters.documents,
+        "emptyProject": empty,
+        "bootstrapHint": BOOTSTRAP_HINT if empty else None,
+        "lastIntegritySweepAt": context.reader.meta_get(SWEEP_AT_KEY),
+        "lastIntegrityFindings": _stored_object(context, SWEEP_FINDINGS_KEY),
+        "lastBackupTag": _stored_object(context, BACKUP_TAG_KEY),
+    }
+    return Outcome(context.engine_report() | data)
+
+
+def _stored_object(context: ReadContext, key: str) -> dict[str, Any] | None:
+    """A JSON object of `engine_meta`; None when it is absent or cannot be read."""
+    text = context.reader.meta_get(key)
+    if text is None:
+        return None
+    try:
+        value = msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return None
+    return value

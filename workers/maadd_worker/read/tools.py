@@ -1,0 +1,92 @@
+"""The reading tools by name, in one form: `tool(context, args) -> Outcome`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from maadd_worker.outcome import Advice, Outcome
+from maadd_worker.read.aggregate import aggregate
+from maadd_worker.read.audit import audit
+from maadd_worker.read.changes import changes_since
+from maadd_worker.read.context import ReadContext
+from maadd_worker.read.describe import describe, schema
+from maadd_worker.read.get import get
+from maadd_worker.read.health import health
+from maadd_worker.read.history import history
+from maadd_worker.read.join import join
+from maadd_worker.read.query import query
+from maadd_worker.read.related import related
+from maadd_worker.read.relationship_paths import relationship_paths
+from maadd_worker.read.scan import scan
+from maadd_worker.read.search import search
+from maadd_worker.read.summary import summary
+from maadd_worker.read.validate import validate_stored
+from maadd_worker.read.verify import find_orphans, verify
+
+ReadTool = Callable[[ReadContext, Any], Outcome]
+
+READ_TOOLS: Mapping[str, ReadTool] = MappingProxyType(
+    {
+        "maad_scan": scan,
+        "maad_summary": summary,
+        "maad_describe": describe,
+        "maad_schema": schema,
+        "maad_get": get,
+        "maad_query": query,
+        "maad_search": search,
+        "maad_related": related,
+        "maad_relationship_paths": relationship_paths,
+        "maad_aggregate": aggregate,
+        "maad_join": join,
+        "maad_verify": verify,
+        "maad_find_orphans": find_orphans,
+        "maad_changes_since": changes_since,
+        "maad_history": history,
+        "maad_audit": audit,
+        "maad_validate": validate_stored,
+        "maad_health": health,
+    }
+)
+"""Each takes the arguments of its own tool."""
+
+SHORT_READS = frozenset(
+    {
+        "maad_summary",
+        "maad_schema",
+        "maad_get",
+        "maad_query",
+        "maad_join",
+        "maad_related",
+        "maad_changes_since",
+    }
+)
+"""Tools that an index or one file bounds; of their calls, `is_short` tells the quick ones."""
+
+_BOUND_TO_INDEX = READ_TOOLS.keys() - {"maad_scan", "maad_history", "maad_audit", "maad_health"}
+
+_BEHIND = Advice(
+    "",
+    "the index is still being brought up to date; what is missing here may be there",
+    "INDEX_BEHIND",
+)
+
+
+def is_short(tool: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call is quick enough to run between two messages of the worker.
+
+    Depth `full` may ask Git, and a query with a depth reads up to a hundred files.
+    """
+    depth = arguments.get("depth", "hot")
+    return tool in SHORT_READS and depth != "full" and (tool != "maad_query" or depth == "hot")
+
+
+def read(context: ReadContext, tool: str, args: Any) -> Outcome:
+    """Answer one read, and tell when the index it rests on is behind (spec 02 §1.2)."""
+    outcome = READ_TOOLS[tool](context, args)
+    if not context.index_behind or tool not in _BOUND_TO_INDEX:
+        return outcome
+    return Outcome(
+        outcome.data, (*outcome.warnings, _BEHIND), outcome.meta, outcome.rows, outcome.audit
+    )

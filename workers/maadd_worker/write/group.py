@@ -1,0 +1,235 @@
+"""Carrying out planned writes as a group (design §5, spec 03 §2.5).
+
+One durable journal transaction, then each file, one sync per folder, one index transaction.
+Every result is what the writes would have given one after the other. What fails is taken
+back alone; what is answered as done is on the disk and in the index.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import apsw
+import msgspec
+
+from maadd.protocol.errors import MaadError, MaadErrors, errors_of
+from maadd_worker.disk.journal import Journal, JournalEntry, new_entry_id
+from maadd_worker.disk.publish import fsync_dirs
+from maadd_worker.history.outcome import encode_request
+from maadd_worker.index.document import index_document
+from maadd_worker.index.store import DocumentRow
+from maadd_worker.markdown.text import iso_milliseconds
+from maadd_worker.write.bulk_commit import BulkMark, encode_member
+from maadd_worker.write.context import FileChange, Plan, WriteContext
+from maadd_worker.write.publication import publish_changes, touched_paths, withdraw
+
+_LAST_DELETION = """
+SELECT max(change_seq), max(deleted_at) FROM deletions WHERE doc_id = ?
+"""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What a write left in the index: its row (None after a hard delete) and its number."""
+
+    row: DocumentRow | None
+    seq: int
+    updated_at: str
+
+
+class Execution(msgspec.Struct, frozen=True):
+    """The end of one planned write; exactly one of `change` and `errors` is given, and neither
+    for a write that changes no byte. `journal_id` stays open until its history step is over."""
+
+    plan: Plan
+    change: Change | None = None
+    errors: tuple[MaadError, ...] = ()
+    journal_id: str | None = None
+
+
+BeforeCommit = Callable[[Sequence[Execution]], None]
+"""Called inside the index transaction once every write of the group is done or has failed."""
+
+
+def execute_group(
+    context: WriteContext,
+    journal: Journal,
+    plans: Sequence[Plan],
+    before_commit: BeforeCommit,
+    bulk: BulkMark | None = None,
+) -> list[Execution]:
+    """Journal, publish and index the plans; one Execution each, in order.
+
+    With an atomic `bulk` mark all of them succeed, or all carry the errors of those that
+    could not be done.
+    """
+    done = [
+        Execution(plan, journal_id=new_entry_id() if plan.change is not None else None)
+        for plan in plans
+    ]
+    atomic = bulk is not None and bulk.atomic
+    entries = [_entry(one, bulk) for one in done if one.journal_id is not None]
+    try:
+        journal.begin(entries)
+    except MaadError as failure:
+        return [msgspec.structs.replace(one, errors=(failure,), journal_id=None) for one in done]
+    _publish_all(context, done)
+    refused = next((one.errors for one in done if one.errors), None)
+    if atomic and refused is not None:
+        _take_back_all(context, done, MaadErrors(list(refused)))
+    _index_all(context, done, before_commit, atomic=atomic)
+    _forget(journal, [entry for one in done if one.errors for entry in _ids(one)])
+    if atomic:
+        journal.mark([entry for one in done if not one.errors for entry in _ids(one)], "indexed")
+    return [msgspec.structs.replace(one, journal_id=None) if one.errors else one for one in done]
+
+
+def _publish_all(context: WriteContext, done: list[Execution]) -> None:
+    fsync = context.settings.fsync
+    changing = [number for number, one in enumerate(done) if one.plan.change is not None]
+    changes = [change for one in done if (change := one.plan.change) is not None]
+    paths: list[str] = []
+    failures = publish_changes(context.root, changes, fsync=fsync)
+    for number, change, failure in zip(changing, changes, failures, strict=True):
+        if failure is not None:
+            done[number] = _failed(done[number], failure)
+        else:
+            paths.extend(touched_paths(change))
+    if fsync and paths:
+        try:
+            fsync_dirs(context.root, paths)
+        except MaadError as failure:
+            _take_back_all(context, done, failure)
+
+
+def _index_all(
+    context: WriteContext, done: list[Execution], before_commit: BeforeCommit, *, atomic: bool
+) -> None:
+    writer = context.writer
+    try:
+        with writer.transaction():
+            for number, one in enumerate(done):
+                if one.errors:
+                    continue
+                try:
+                    with writer.savepoint():
+                        done[number] = msgspec.structs.replace(
+                            one, change=_index(context, one.plan)
+                        )
+                except (MaadError, MaadErrors) as failure:
+                    # A full disk makes SQLite undo the whole transaction by itself.
+                    if atomic or not writer.connection.in_transaction:
+                        raise
+                    done[number] = _taken_back(context, one, failure)
+            before_commit(done)
+    except apsw.Error as failure:
+        # Nothing of the group is in the index, so nothing of it may stay on the disk.
+        error = MaadError("BACKEND_ERROR", f"the index could not be written: {failure}")
+        _take_back_all(context, done, error)
+    except (MaadError, MaadErrors) as failure:
+        _take_back_all(context, done, failure)
+
+
+def _take_back_all(
+    context: WriteContext, done: list[Execution], failure: MaadError | MaadErrors
+) -> None:
+    for number, one in enumerate(done):
+        if not one.errors:
+            done[number] = _taken_back(context, one, failure)
+
+
+def _forget(journal: Journal, ids: Sequence[str]) -> None:
+    """Drop the entries of writes that did not happen."""
+    # A journal that cannot be written keeps them; the next start finds nothing on the disk
+    # and drops them. The callers are told of the failure that came first.
+    with contextlib.suppress(MaadError):
+        journal.complete(ids)
+
+
+def _ids(one: Execution) -> tuple[str, ...]:
+    return () if one.journal_id is None else (one.journal_id,)
+
+
+def _index(context: WriteContext, plan: Plan) -> Change | None:
+    change = plan.change
+    if change is None:
+        return None
+    if change.kind in ("create", "replace"):
+        assert change.data is not None
+        row = index_document(
+            context.writer,
+            context.model,
+            context.root,
+            change.path,
+            change.data,
+            max_annotations=context.settings.max_doc_annotations,
+            parsed=change.parsed,
+        ).row
+        return Change(row, row.change_seq, row.updated_at)
+    if change.new_path is not None:
+        row = context.writer.tombstone(plan.doc_id, change.new_path)
+        return Change(row, row.change_seq, row.updated_at)
+    context.writer.remove_document(plan.doc_id)
+    noted: Any = context.writer.connection.execute(_LAST_DELETION, (plan.doc_id,)).fetchone()
+    seq, deleted_at = noted
+    return Change(None, seq, deleted_at)
+
+
+def _taken_back(
+    context: WriteContext, one: Execution, failure: MaadError | MaadErrors
+) -> Execution:
+    """Undo the publication of a write that could not be indexed (spec 03 §2.5)."""
+    change = one.plan.change
+    written = False
+    if change is not None:
+        try:
+            withdraw(context.root, change, fsync=context.settings.fsync)
+            if context.settings.fsync:
+                fsync_dirs(context.root, touched_paths(change))
+        except MaadError:
+            written = True
+    return _failed(one, failure, written=written)
+
+
+def _failed(one: Execution, failure: MaadError | MaadErrors, *, written: bool = False) -> Execution:
+    path = one.plan.change.path if one.plan.change is not None else None
+    errors = []
+    for error in errors_of(failure):
+        details = dict(error.details or {})
+        if written or error.code == "BACKEND_ERROR":
+            details |= {"docId": one.plan.doc_id, "filePath": path, "fileWritten": written}
+        if written:
+            details["indexed"] = False
+            details["recoveryHint"] = "run maad_reindex once the index can be written again"
+        errors.append(MaadError(error.code, error.message, details or None))
+    return msgspec.structs.replace(one, errors=tuple(errors), change=None)
+
+
+def _entry(one: Execution, bulk: BulkMark | None) -> JournalEntry:
+    plan, change = one.plan, one.plan.change
+    assert change is not None
+    assert one.journal_id is not None
+    path, old_path = _entry_paths(change)
+    return JournalEntry(
+        id=one.journal_id,
+        op=plan.action,
+        doc_id=plan.doc_id,
+        doc_type=plan.doc_type,
+        path=path,
+        old_path=old_path,
+        temp_path=None,
+        old_hash=change.old_hash,
+        new_hash=change.new_hash,
+        status="pending",
+        created_at=iso_milliseconds(dt.datetime.now(dt.UTC)),
+        commit=encode_request(plan.commit) if bulk is None else encode_member(bulk, plan.commit),
+    )
+
+
+def _entry_paths(change: FileChange) -> tuple[str, str | None]:
+    """The path that the write leaves behind, and the one it takes away."""
+    if change.new_path is not None:
+        return change.new_path, change.path
+    return change.path, None

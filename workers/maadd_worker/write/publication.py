@@ -1,0 +1,127 @@
+"""Carrying out planned file changes, and taking them back (spec 01 §15.2, 03 §2.5).
+
+New bytes are staged and synced for a whole group before the first name changes; the changes
+themselves are then a rename or an unlink each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from maadd.protocol.errors import MaadError
+from maadd_worker.disk.publish import (
+    Staged,
+    create_exclusive,
+    discard,
+    put_in_place,
+    rename_no_replace,
+    replace,
+    stage_new,
+    stage_replacement,
+    sync_staged,
+    unlink,
+)
+from maadd_worker.disk.root import ProjectRoot
+from maadd_worker.markdown.frontmatter import content_hash
+from maadd_worker.write.context import FileChange
+
+
+def publish_changes(
+    root: ProjectRoot, changes: Sequence[FileChange], *, fsync: bool
+) -> list[MaadError | None]:
+    """Do the changes, in order; the failure of each one that could not be done.
+
+    WRITE_ERROR, DELETE_ERROR, DUPLICATE_DOC_ID, VERSION_CONFLICT, PATH_OUTSIDE_PROJECT: such a
+    change leaves the disk as it was. Directories are synced by the caller.
+    """
+    failures: list[MaadError | None] = [None] * len(changes)
+    staged = _stage(root, changes, failures, fsync=fsync)
+    if fsync:
+        refused = sync_staged(root, list(staged.values()))
+        for number, failure in zip(list(staged), refused, strict=True):
+            if failure is not None:
+                failures[number] = failure
+                discard(root, staged[number])
+    for number, change in enumerate(changes):
+        if failures[number] is None:
+            try:
+                _publish(root, change, staged.get(number))
+            except MaadError as failure:
+                failures[number] = failure
+    return failures
+
+
+def withdraw(root: ProjectRoot, change: FileChange, *, fsync: bool) -> None:
+    """Put the disk back to what it was before a change; raises what the disk refuses."""
+    if change.kind == "create":
+        unlink(root, change.path)
+    elif change.kind == "replace":
+        replace(root, change.path, _old_data(change), fsync=fsync)
+    elif change.kind == "rename":
+        assert change.new_path is not None
+        rename_no_replace(root, change.new_path, change.path)
+    elif change.kind == "unlink":
+        create_exclusive(root, change.path, _old_data(change), fsync=fsync)
+
+
+def touched_paths(change: FileChange) -> list[str]:
+    """Every path whose directory entry the change writes."""
+    if change.kind == "forget":
+        return []
+    return [change.path] if change.new_path is None else [change.path, change.new_path]
+
+
+def _stage(
+    root: ProjectRoot,
+    changes: Sequence[FileChange],
+    failures: list[MaadError | None],
+    *,
+    fsync: bool,
+) -> Mapping[int, Staged]:
+    """The new bytes beside their targets, by number of the change."""
+    staged: dict[int, Staged] = {}
+    for number, change in enumerate(changes):
+        if change.data is None:
+            continue
+        try:
+            if change.kind == "create":
+                staged[number] = stage_new(root, change.path, change.data, fsync=fsync)
+            else:
+                staged[number] = stage_replacement(root, change.path, change.data)
+        except MaadError as failure:
+            failures[number] = failure
+    return staged
+
+
+def _publish(root: ProjectRoot, change: FileChange, staged: Staged | None) -> None:
+    """Do one change. The bytes that are about to go are compared with what the plan saw, so
+    that an edit made outside meanwhile is never lost."""
+    if change.kind in ("replace", "rename", "unlink"):
+        try:
+            _check_unchanged(root, change)
+        except MaadError:
+            if staged is not None:
+                discard(root, staged)
+            raise
+    if staged is not None:
+        put_in_place(root, staged)
+    elif change.kind == "rename":
+        assert change.new_path is not None
+        rename_no_replace(root, change.path, change.new_path)
+    elif change.kind == "unlink":
+        unlink(root, change.path)
+
+
+def _check_unchanged(root: ProjectRoot, change: FileChange) -> None:
+    content = root.read(change.path)
+    if content_hash(content.data) != change.old_hash:
+        raise MaadError(
+            "VERSION_CONFLICT",
+            f"{change.path} was changed on disk while this call was prepared; read it again",
+            {"reason": "changed_on_disk"},
+        )
+
+
+def _old_data(change: FileChange) -> bytes:
+    assert change.old_data is not None
+    return change.old_data

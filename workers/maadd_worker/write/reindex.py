@@ -1,0 +1,112 @@
+"""`maad_reindex`: the index brought up to date with the files (spec 03 §6.1).
+
+Content is never written. A run over everything also drops rows whose files are gone; a run
+that is narrowed to a record, a type or a path only looks at those files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from maadd.protocol.arguments import ReindexArgs
+from maadd.protocol.errors import MaadError, MaadErrors, errors_of
+from maadd_worker.disk.paths import is_safe_relative
+from maadd_worker.index.document import index_document
+from maadd_worker.index.full_pass import index_all
+from maadd_worker.index.pass_report import PassProgress, ReindexReport
+from maadd_worker.outcome import Advice, Outcome
+from maadd_worker.write.context import WriteContext
+
+REINDEX_WARNING = "REINDEX_WARNING"
+
+
+def reindex(
+    context: WriteContext,
+    args: ReindexArgs,
+    progress: Callable[[PassProgress], None] | None = None,
+) -> ReindexReport:
+    """Run the pass that the arguments ask for.
+
+    Raises INVALID_FIELDS for more than one scope, FILE_NOT_FOUND, UNKNOWN_TYPE,
+    PATH_OUTSIDE_PROJECT, BACKEND_ERROR; failures of single files are in the report.
+    """
+    scopes = [name for name in ("doc_id", "doc_type", "path") if getattr(args, name) is not None]
+    if len(scopes) > 1:
+        raise MaadError(
+            "INVALID_FIELDS", "give one of docId, docType and path", {"field": scopes[1]}
+        )
+    if scopes:
+        return _index_files(context, _scoped_files(context, args), force=args.force)
+    return index_all(
+        context.writer,
+        context.model,
+        context.root,
+        context.settings,
+        force=args.force or args.embeddings,
+        prune=args.prune and args.confirm is True,
+        progress=progress,
+    )
+
+
+def reindex_outcome(report: ReindexReport, args: ReindexArgs) -> Outcome:
+    """The answer: the report, and its warnings once more in `_meta`."""
+    data = report.view()
+    if args.prune and args.confirm is not True:
+        data["wouldPrune"] = {"count": report.prunable, "ids": list(report.prunable_ids)}
+    return Outcome(data, tuple(Advice("", text, REINDEX_WARNING) for text in report.warnings))
+
+
+def _scoped_files(context: WriteContext, args: ReindexArgs) -> list[str]:
+    if args.doc_id is not None:
+        return [context.live_row(args.doc_id).file_path]
+    if args.doc_type is not None:
+        folder = context.model.entry(args.doc_type).path
+    else:
+        assert args.path is not None
+        if not is_safe_relative(args.path):
+            raise MaadError(
+                "PATH_OUTSIDE_PROJECT", f'"{args.path}" is no path below the project root'
+            )
+        if args.path.endswith(".md"):
+            return [args.path]
+        folder = args.path.rstrip("/")
+    return [file.path for file in context.root.walk_markdown(folder).files]
+
+
+def _index_files(context: WriteContext, paths: list[str], *, force: bool) -> ReindexReport:
+    indexed = skipped = partial = 0
+    errors: list[MaadError] = []
+    for path in paths:
+        try:
+            content = context.root.read(path, context.settings.max_doc_bytes or None)
+            with context.writer.transaction():
+                done = index_document(
+                    context.writer,
+                    context.model,
+                    context.root,
+                    path,
+                    content.data,
+                    max_annotations=context.settings.max_doc_annotations,
+                    force=force or len(paths) == 1,
+                )
+        except (MaadError, MaadErrors) as failure:
+            errors.extend(errors_of(failure))
+            continue
+        if done.action == "unchanged" and not (force or len(paths) == 1):
+            skipped += 1
+        else:
+            indexed += 1
+            partial += done.row.partial
+    return ReindexReport(
+        scanned=len(paths),
+        indexed=indexed,
+        skipped=skipped,
+        errors=tuple(errors),
+        rebuilt_types=(),
+        partial=partial,
+        pruned=0,
+        warnings=(),
+        prunable=0,
+        prunable_ids=(),
+        complete=True,
+    )
