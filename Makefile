@@ -23,7 +23,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks.run
 
 soak: $(STAMP)
-	$(BIN)/python -m pytest -m soak --timeout 3600
+	$(BIN)/python -m pytest -m soak --timeout 3600 -o addopts="-ra --strict-markers --import-mode=importlib"
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -149,6 +149,7 @@ class Pipeline:
     async def _answer(self, caller: Caller, tool: str, arguments: object, trace: _Trace) -> bytes:
         """The steps 0 to 17 of spec 04 §6, in their order."""
         spec = self._known_tool(tool)  # 0
+        _check_encodable(tool, arguments)
         trace.payload = len(_encode(arguments)) if arguments else 2
         args = check_arguments(spec, arguments)
         trace.kind = spec.kind_of(args)
@@ -190,6 +191,13 @@ class Pipeline:
                 f"{tool} is switched off on this server (MAAD_TOOLS)",
                 {"reason": "allowlist"},
             )
+        if known is not None and known.available and known.min_role is not None:
+            message = (
+                f"{tool} needs the role {known.min_role.text}; this server was started with less "
+                f"(--role {known.min_role.text} offers it)"
+            )
+            details = {"tool": tool, "issues": [{"path": "tool", "message": message}]}
+            raise MaadError("INVALID_ARGS", message, details)
         raise unknown_tool_error(tool)
 
     def _refuse_while_draining(self) -> None:
@@ -470,6 +478,20 @@ def _require(spec: ToolSpec, role: Role | None, project: str) -> None:
 
 def _is_replay(reply: Reply) -> bool:
     return reply.meta is not None and bool(reply.meta.get("replayed"))
+
+
+def _check_encodable(tool: str, arguments: object) -> None:
+    """INVALID_ARGS for values that cannot travel to a worker."""
+    try:
+        msgspec.msgpack.encode(arguments)
+    except OverflowError:
+        message = "integers beyond 64 bits cannot be sent; send such a number as text"
+    except UnicodeEncodeError:
+        message = "a text holds half of a surrogate pair, which is no character"
+    else:
+        return
+    issues = [{"path": "", "message": message}]
+    raise MaadError("INVALID_ARGS", f"{tool}: {message}", {"tool": tool, "issues": issues})
 
 
 def _account(caller: Caller) -> str:

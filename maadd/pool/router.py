@@ -64,11 +64,16 @@ class Router:
         self._plan_drain()
 
     def send(self, identity: bytes, message: ToWorker) -> None:
-        """Queue a message for one worker; `PeerGone` or `PeerFull` when that is impossible."""
+        """Queue a message for one worker; `PeerGone` or `PeerFull` when that is impossible.
+
+        A message that cannot be encoded raises before anything is sent: half a message would
+        swallow the next one, which may be for another worker.
+        """
+        frame = encode(message)
         socket = self._socket
         try:
             socket.send(identity, _MORE)
-            socket.send(encode(message), _NOW)
+            socket.send(frame, _NOW)
         except zmq.Again as error:
             raise PeerFull(identity.decode()) from error
         except zmq.ZMQError as error:

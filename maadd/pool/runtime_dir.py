@@ -49,9 +49,10 @@ def control_socket(path: str) -> str:
 class RuntimeDir:
     """A runtime directory held by this process until `release`."""
 
-    def __init__(self, path: str, lock_fd: int) -> None:
+    def __init__(self, path: str, lock_fd: int, target_fd: int | None) -> None:
         self.path = path
         self._lock_fd: int | None = lock_fd
+        self._target_fd = target_fd
 
     @classmethod
     def claim(cls, target: str, environ: Mapping[str, str]) -> RuntimeDir:
@@ -67,7 +68,12 @@ class RuntimeDir:
             _make_private(os.path.dirname(path))
         _make_private(path)
         lock_fd = _lock(os.path.join(path, _LOCK))
-        claimed = cls(path, lock_fd)
+        try:
+            target_fd = _lock_target(target)
+        except MaadError:
+            os.close(lock_fd)
+            raise
+        claimed = cls(path, lock_fd, target_fd)
         claimed._sweep()
         return claimed
 
@@ -90,6 +96,8 @@ class RuntimeDir:
         os.ftruncate(self._lock_fd, 0)
         os.close(self._lock_fd)
         self._lock_fd = None
+        if self._target_fd is not None:
+            os.close(self._target_fd)
 
     def _sweep(self) -> None:
         for name in os.listdir(self.path):
@@ -152,15 +160,56 @@ def _lock(path: str) -> int:
     except BlockingIOError as error:
         owner = _owner_pid(fd)
         os.close(fd)
-        by = "another process" if owner is None else f"process {owner}"
-        raise MaadError(
-            "PROJECT_LOCKED",
-            f"{by} already serves this instance; stop it first",
-            {"scope": "instance", "ownerPid": owner},
-        ) from error
+        raise _already_served(owner) from error
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
     return fd
+
+
+def _lock_target(target: str) -> int | None:
+    """Lock the instance file itself: two fronts may have been given different runtime
+    directories by their environments."""
+    try:
+        fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        owner = _flock_holder(fd)
+        os.close(fd)
+        raise _already_served(owner) from error
+    except OSError:
+        # A file system without flock: the runtime directory alone has to do.
+        os.close(fd)
+        return None
+    return fd
+
+
+def _flock_holder(fd: int) -> int | None:
+    """The process that the kernel names for the lock of an open file, where it tells."""
+    inode = os.fstat(fd).st_ino
+    try:
+        with open("/proc/locks", encoding="ascii") as table:
+            rows = [line.split() for line in table]
+    except OSError:
+        return None
+    for row in rows:
+        if row[1] == "FLOCK" and row[5].endswith(f":{inode}"):
+            return int(row[4])
+    return None
+
+
+def _already_served(owner: int | None) -> MaadError:
+    by = "another process" if owner is None else f"process {owner}"
+    return MaadError(
+        "PROJECT_LOCKED",
+        f"{by} already serves this instance; stop it first",
+        {"scope": "instance", "ownerPid": owner},
+    )
 
 
 def _owner_pid(fd: int) -> int | None:

@@ -86,22 +86,22 @@ TOOL_TEXTS: Mapping[str, ToolText] = MappingProxyType(
             "Get record",
             "Read one record by id. Depth hot: frontmatter; warm with block: one section too; "
             "cold: the whole body; full: resolved refs, extracted objects, related records and "
-            "latest note, no body. Without an id use maad_query or maad_semantic_search. "
+            "latest note, no body. Without an id use maad_query. "
             'Example: {"docId":"wo-0007","depth":"cold"}',
         ),
         "maad_query": ToolText(
             "Query records",
             "Find records of a type by indexed fields: filter, sort, page, return fields or bodies "
             "(depth cold). filters: field to value or {op,value} or a list of these, all ANDed; op "
-            "is eq neq gt gte lt lte in contains between. To count use maad_aggregate, for words "
-            "in bodies maad_semantic_search. Example: "
+            "is eq neq gt gte lt lte in contains between. To count use maad_aggregate. "
+            "Example: "
             '{"docType":"work_order","filters":{"cost":{"op":"gt","value":100}},"fields":["asset"]}',
         ),
         "maad_search": ToolText(
             "Search objects",
             "Find extracted objects: inline [[type:value|label]] annotations and indexed fields "
             "(as date, amount, quantity for numbers, contact, else entity; subtype is the field). "
-            "Not a text search: for prose use maad_semantic_search, for records by field "
+            "Not a search in prose; for records by field use "
             'maad_query. Example: {"primitive":"entity","subtype":"person","query":"lind"}',
         ),
         "maad_related": ToolText(

@@ -311,3 +311,50 @@ def test_http_needs_an_instance(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert "INSTANCE_CONFIG_INVALID" in done.stderr
+
+
+def test_a_number_that_cannot_travel_is_refused_and_disturbs_nobody(
+    instance: Instance, start: Any
+) -> None:
+    client = start(instance).client(instance.token)
+    client.ok("maad_use_project", name="main")
+    for arguments in (
+        {"docType": "note", "filters": {"rank": 10**30}},
+        {"docType": "note", "filters": {"rank": -(2**63) - 1}},
+    ):
+        error = client.call("maad_query", **arguments)["errors"][0]
+        assert error["code"] == "INVALID_ARGS"
+        assert "64 bits" in error["message"]
+        assert client.ok("maad_get", docId="nte-1")["docId"] == "nte-1"
+    fields = {"title": "x", "rank": 2**64}
+    assert client.call("maad_create", docType="note", fields=fields)["ok"] is False
+    assert client.ok("maad_query", docType="note", filters={"rank": 2**64 - 1})["total"] == 0
+
+
+def test_another_runtime_directory_lets_no_second_daemon_in(
+    instance: Instance, start: Any, tmp_path: Path
+) -> None:
+    first = start(instance)
+    first.wait_until_listening()
+    second = start(instance, MAADD_RUNTIME_DIR=str(tmp_path / "elsewhere"))
+    assert second.process.wait(30) == 1
+    assert "PROJECT_LOCKED" in second.log
+    assert str(first.process.pid) in second.log
+
+
+def test_recovery_into_a_deleted_index_is_no_index(instance: Instance, start: Any) -> None:
+    daemon = start(instance)
+    client = daemon.client(instance.token)
+    client.ok("maad_use_project", name="main")
+    client.ok("maad_create", docType="note", fields={"title": "Last"})
+    os.kill(worker_pid(client), signal.SIGKILL)
+    daemon.stop(signal.SIGKILL)
+    for path in (instance.project / "_backend").glob("maad.db*"):
+        path.unlink()
+    again = start(instance).client(instance.token)
+    again.ok("maad_use_project", name="main")
+    error = again.call("maad_summary")["errors"][0]
+    assert error["code"] == "INDEX_EMPTY"
+    assert error["details"] == {"onDiskMarkdownFiles": 21}
+    again.ok("maad_reindex")
+    assert again.ok("maad_summary")["totalDocuments"] == 21

@@ -225,3 +225,28 @@ def test_a_nested_map_survives_an_update_elsewhere(open_project: Any) -> None:
         "a": 1,
         "b": "two, three",
     }
+
+
+def test_a_reindex_tells_what_is_wrong_with_a_schema(ship: Any) -> None:
+    schema = ship.root / "_schema/voyage.v1.yaml"
+    schema.write_text(schema.read_text() + "\nfields: oops\n")
+    errors = ship.ok("maad_reindex")["errors"]
+    assert {error["code"] for error in errors} <= {"PARSE_ERROR", "SCHEMA_INVALID"}
+    assert errors
+
+
+def test_a_reindex_answer_holds_a_hundred_errors_and_their_number(open_project: Any) -> None:
+    project = open_project()
+    (project.root / "ships").mkdir()
+    for number in range(120):
+        (project.root / f"ships/shp-{number}.md").write_text("---\ndoc_type: barge\n---\n")
+    data = project.ok("maad_reindex")
+    assert len(data["errors"]) == 100
+    assert data["errorsTotal"] == 120
+
+
+def test_a_cursor_or_date_of_nonsense_is_named(ship: Any) -> None:
+    assert ship.error("maad_validate", cursor="é")["details"] == {"field": "cursor"}
+    assert ship.error("maad_history", docId="shp-one", since="\u0000")["details"] == {
+        "field": "since"
+    }

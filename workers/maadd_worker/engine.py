@@ -31,7 +31,7 @@ from maadd_worker.history.controller import HistoryController
 from maadd_worker.history.outcome import HistoryOutcome
 from maadd_worker.index.counters import read_type_state
 from maadd_worker.index.document import index_document
-from maadd_worker.index.empty_guard import unindexed_files
+from maadd_worker.index.empty_guard import index_state, unindexed_files
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index, IndexReader
 from maadd_worker.outcome import Outcome, boundary_audit, with_warnings
@@ -199,6 +199,10 @@ class Engine:
         model = self._model.model
         with contextlib.closing(self._index.reader()) as reader:
             self.index_empty = unindexed_files(reader, model, self._root)
+            if self.index_empty is None and self._index.created:
+                # Recovery may have put a few records into an index that is new otherwise.
+                state = index_state(reader, model, self._root)
+                self.index_empty = state.files if state.files > state.documents else None
         if self.index_empty is not None and self._settings.boot_reindex and not self.read_only:
             reindex(
                 self._write_context(),
@@ -419,6 +423,8 @@ class Engine:
             report = reindex(self._write_context(), args, unread=self.index_empty is not None)
             if self.index_empty is not None and report.indexed and not report.errors:
                 self.index_empty = None
+            broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
+            report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
             return _success(call.request_id, reindex_outcome(report, args))
         except (MaadError, MaadErrors) as failure:
             return failure_reply(call.request_id, failure)

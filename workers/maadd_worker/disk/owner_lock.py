@@ -138,7 +138,8 @@ def _locked(owner: Owner) -> MaadError:
     by = f"process {pid}" if pid is not None else "another process"
     return MaadError(
         "PROJECT_LOCKED",
-        f"the project is open in {by}; stop it, or send the request to it",
+        f"the project is open in {by}; stop the server it belongs to, or send the request to "
+        "that server",
         {"scope": "project", "ownerPid": pid},
     )
 

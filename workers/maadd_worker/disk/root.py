@@ -69,7 +69,8 @@ class ProjectRoot:
         except OSError as failure:
             raise MaadError(
                 "FILE_READ_ERROR",
-                f"the project directory cannot be opened: {os.strerror(failure.errno or 0)}",
+                f"the project's folder cannot be opened: {os.strerror(failure.errno or 0)}; check "
+                "the path of the project in the instance file (it is relative to that file)",
                 {"errno": errno_name(failure)},
             ) from None
 

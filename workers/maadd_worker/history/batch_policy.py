@@ -55,6 +55,7 @@ class BatchPolicy:
         self._delay_s = _delay_s(history, settings)
         self._deferred = DeferredWrites()
         self._boundaries: tuple[_Boundary, ...] = ()
+        self._recovering = False
         self._retry = Retry(self._delay_s or RETRY_S)
 
     @property
@@ -160,6 +161,7 @@ class BatchPolicy:
         )
         for request in requests_of(fresh):
             self._deferred.append(request)
+        self._recovering = bool(fresh)
         try:
             self._committer.refresh_index(paths_of(requests_of(entries)))
         except GitFailure as failure:
@@ -188,24 +190,25 @@ class BatchPolicy:
     def _failed(self, failure: GitFailure, trigger: str) -> Flush:
         last = self._retry.failure
         told = last is not None and (last.code, last.reason) == (failure.code, failure.reason)
-        requests = [*(boundary.request for boundary in self._boundaries)]
-        if self._deferred.requests:
-            requests.append(self._deferred.combined())
-        self._report.commit_failed(combine(requests), failure, first_time=not told)
+        held = [boundary.request for boundary in self._boundaries]
+        requests = [*held, *self._deferred.requests]
+        request = requests[0] if told else combine(requests)
+        self._report.commit_failed(request, failure, first_time=not told)
         self._report.flush_failed(failure, trigger)
         self._retry.failed(failure, again=last is not None)
         return Flush(failure=failure)
 
     def _make_boundary(self, patient: bool, give_up: float) -> str | None:
         """Commit the deferred writes; None when Git holds their content already."""
-        request = self._deferred.combined()
         self._committer.prepare(patient=patient)
+        request = self._deferred.combined()
         [done] = self._committer.commit([request], timeout_s=_left(give_up))
         if done.failure is not None:
             raise done.failure
         sha = done.sha
-        if sha is None and self._tags is not None:
+        if sha is None and self._recovering and self._tags is not None:
             sha = self._tags.commit_of(request)
+        self._recovering = False
         self._deferred.clear()
         if sha is None:
             self._committer.finish(request.journal_ids)

@@ -151,6 +151,10 @@ class IndexLock:
             token = self._token or self._prepare()
             try:
                 os.link(self._token_file, self._lock)
+                if not self._is_ours():
+                    # Whoever emptied the lock emptied the token with it: they were one file.
+                    os.unlink(self._lock)
+                    _create(self._lock, self._prepare())
             except FileNotFoundError:
                 _create(self._lock, self._prepare())
             except OSError as failure:

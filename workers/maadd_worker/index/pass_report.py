@@ -27,6 +27,10 @@ class PassProgress(msgspec.Struct, frozen=True):
     errors: int
 
 
+_SHOWN_ERRORS = 100
+"""Errors in an answer, which has a budget; the rest is counted."""
+
+
 class ReindexReport(msgspec.Struct, frozen=True):
     """What a pass did.
 
@@ -53,8 +57,10 @@ class ReindexReport(msgspec.Struct, frozen=True):
             "scanned": self.scanned,
             "indexed": self.indexed,
             "skipped": self.skipped,
-            "errors": [_error_view(error) for error in self.errors],
+            "errors": [_error_view(error) for error in self.errors[:_SHOWN_ERRORS]],
         }
+        if len(self.errors) > _SHOWN_ERRORS:
+            view["errorsTotal"] = len(self.errors)
         if self.rebuilt_types:
             view["rebuiltTypes"] = list(self.rebuilt_types)
         if self.partial:

@@ -106,6 +106,11 @@ def require_repository(context: ReadContext) -> None:
 
 def date_options(since: str | None, until: str | None) -> list[str]:
     """Bounds for `git log`; a bare day begins at midnight, or ends right before the next."""
+    for name, value in (("since", since), ("until", until)):
+        if value is not None and not value.isprintable():
+            raise MaadError(
+                "INVALID_FIELDS", f"{name} is no date; write YYYY-MM-DD", {"field": name}
+            )
     options = []
     if since:
         options.append(f"--since={since}T00:00:00" if _is_bare(since) else f"--since={since}")

@@ -6,7 +6,6 @@ An audit: it never writes and never blocks a write.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Iterator
 from typing import Any
 
@@ -147,7 +146,7 @@ def _decode_cursor(cursor: str) -> str:
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         return base64.b64decode(padded, altchars=b"-_", validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise MaadError(
             "INVALID_FIELDS",
             "cursor is not one that maad_validate returned; start again without it",

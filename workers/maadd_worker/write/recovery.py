@@ -106,7 +106,11 @@ def _settle(
     max_annotations: int,
     notes: list[str],
 ) -> bool:
-    """Whether the write of this entry is on the disk; the index follows it."""
+    """Whether the write of this entry was done; the index follows the disk."""
+    if entry.status == "indexed":
+        # Done and answered long ago, it waits for its commit; later writes may have
+        # replaced its bytes.
+        return True
     if entry.op == "delete":
         return _settle_delete(entry, writer, root, notes)
     data = _read(root, entry.path)
