@@ -70,8 +70,7 @@ def unknown_tool_error(name: str) -> MaadError:
     """`INVALID_ARGS` for a tool that is not there, with the nearest that is."""
     available = [spec.name for spec in TOOLS.values() if spec.available]
     if name in available:
-        text = f"{name} is not offered here: this server serves one project for one role"
-        return _invalid_args(name, [Issue("", text)])
+        return _invalid_args(name, [Issue("", "not offered by this server to its one role")])
     return _invalid_args(_echo(name), [_unknown("tool", name, "", nearest(name, available))])
 
 

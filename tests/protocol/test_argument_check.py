@@ -251,7 +251,7 @@ class TestSuggestions:
     def test_a_tool_that_this_server_does_not_offer_is_told_apart(self) -> None:
         error = unknown_tool_error("maad_delete")
         assert error.code == "INVALID_ARGS"
-        assert "not offered here" in error.message
+        assert "not offered" in error.message
         assert "did you mean" not in error.message
 
     def test_a_tool_that_is_not_available_is_unknown(self) -> None:
