@@ -18,8 +18,8 @@ from maadd.protocol.errors import MaadError
 def init_command(directory: str | None, as_json: bool) -> None:
     """Make DIR (default: the current folder) a project.
 
-    Creates what is absent of the registry, the schema folder and a Git repository, and changes
-    nothing that exists.
+    Creates what is absent of the registry, the schema folder, the guides for agents and a Git
+    repository, and changes nothing that exists.
     """
     from maadd.cli.scaffold import has_repository, make_repository, make_scaffold, missing_ignores
 
@@ -29,7 +29,7 @@ def init_command(directory: str | None, as_json: bool) -> None:
     try:
         created = make_scaffold(root)
         if not has_repository(root):
-            commit = make_repository(root, settings)
+            commit = make_repository(root, settings, created)
             created.append(".git/")
     except MaadError as failure:
         fail(failure)

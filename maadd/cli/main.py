@@ -22,6 +22,7 @@ _COMMANDS = {
     "validate": ("maadd.cli.maintain", "Check stored records against their schemas."),
     "reindex": ("maadd.cli.maintain", "Bring the index up to date with the files."),
     "flush": ("maadd.cli.flush", "Commit what waits for its commit."),
+    "instructions": ("maadd.cli.instructions", "Check or refresh the guides that agents read."),
     "auth": ("maadd.cli.auth", "Issue, list, rotate and revoke bearer tokens of an instance."),
     "demo": ("maadd.cli.demo.command", "Show the daemon at work on a sample project."),
     "completion": ("maadd.cli.completion", "Print the completion script of a shell."),

@@ -75,10 +75,13 @@ def reindex_command(force: bool, prune: bool, yes: bool, embeddings: bool, as_js
                 with _progress():
                     report = project.call("maad_reindex", args | {"confirm": True})
             page = _write_page(root, project)
+            guides = project.call("maad_instructions", {})["files"]
     except MaadErrors as failure:
         fail(failure)
     if page is not None:
         warn(page)
+    if stale := [one["relPath"] for one in guides if one["state"] in ("outdated", "missing")]:
+        warn(f"not current: {', '.join(stale)}; `maad instructions refresh --apply` writes them")
     if wants_json(as_json):
         print_json(report)
     else:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from maadd.cli.scaffold import REGISTRY
+from maadd.cli.scaffold import refuse_no_project
 from maadd.config.instance import synthesize_instance
 from maadd.config.settings import Settings
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, error_from_wire
 from maadd.protocol.messages import Call, Reply, WorkerConfig
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import TOOLS, ToolKind
+from maadd.protocol.validation import check_arguments
 from maadd_worker.engine import Engine
 
 _SESSION = "command-line"
@@ -42,8 +42,11 @@ class OneShot:
             session_id=_SESSION,
             generation=0,
             deadline_ms=_DEADLINE_MS,
-            is_write=spec.kind is ToolKind.WRITE,
+            is_write=spec.kind_of(check_arguments(spec, dict(args))) is ToolKind.WRITE,
         )
+        if tool == "maad_instructions":
+            # It works on files alone; the guard against an empty index is for servers.
+            self._engine.index_empty = None
         reply = self._write(call) if call.is_write else self._read(call)
         if not reply.ok:
             errors = msgspec.json.decode(reply.body, type=list[WireError])
@@ -87,8 +90,10 @@ def open_project(
     Raises MaadErrors: REGISTRY_NOT_FOUND where there is no project, PROJECT_LOCKED while
     another process owns it, and what keeps an engine from opening.
     """
-    if not os.path.isfile(os.path.join(root, REGISTRY)):
-        raise MaadErrors([_no_project(root)])
+    try:
+        refuse_no_project(root)
+    except MaadError as failure:
+        raise MaadErrors([failure]) from failure
     project = synthesize_instance(root, Role.ADMIN, settings).projects["default"]
     config = WorkerConfig(
         project=project.name,
@@ -108,14 +113,6 @@ def open_project(
     finally:
         if not engine.close():
             warn("some history is not committed yet; the next start of the project does it")
-
-
-def _no_project(root: str) -> MaadError:
-    return MaadError(
-        "REGISTRY_NOT_FOUND",
-        f"{root} is no project, it has no {REGISTRY}; go to the project folder, name it with "
-        f"--project, or make one with `maad init {root}`",
-    )
 
 
 def _with_next_step(failure: MaadError) -> MaadError:

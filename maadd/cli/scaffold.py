@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from maadd.config.settings import Settings
 from maadd.protocol.errors import MaadError
 from maadd_worker.history.command import GitTimeout, child_environment, run_git
 from maadd_worker.history.message import INIT_SUMMARY, format_subject
 from maadd_worker.history.outcome import GitFailure
+from maadd_worker.instructions.manifest import MANIFEST, load_templates
 
 REGISTRY = "_registry/object_types.yaml"
 IGNORED = ("_backend/", "_import/")
 """What never belongs into the history: derived data, and files on their way in."""
 
+POINTERS = ("CLAUDE.md", "AGENTS.md")
+"""Files that agents look for by themselves; written once, then the user's (spec 03 §11.4)."""
+
 _FOLDERS = ("_schema/", "_backend/", "_import/")
-_FILES = {REGISTRY: "types: {}\n", ".gitignore": "".join(f"{name}\n" for name in IGNORED)}
 _TRACKED = (".gitignore", "_registry", "_schema")
+_POINTER = """\
+# Read MAAD.md first
+
+This folder is a MAADb project: its Markdown records are a database. `MAAD.md` says how to work
+with it, `_skills/` holds the guides for larger tasks, `_skills/local/` what this project adds.
+
+Read and write records with the MCP tools of the project's server, not by editing files.
+
+Notes about this project may be added below; no tool ever changes this file.
+"""
 
 
 def make_scaffold(root: str) -> list[str]:
@@ -32,13 +45,13 @@ def make_scaffold(root: str) -> list[str]:
             if not os.path.isdir(os.path.join(root, folder)):
                 os.mkdir(os.path.join(root, folder))
                 created.append(folder)
-        for name, text in _FILES.items():
+        for name, content in _files():
             path = os.path.join(root, name)
             if os.path.lexists(path):
                 continue
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(path, "x", encoding="utf-8") as file:
-                file.write(text)
+            with open(path, "xb") as file:
+                file.write(content)
             created.append(name)
     except OSError as error:
         raise MaadError(
@@ -47,6 +60,26 @@ def make_scaffold(root: str) -> list[str]:
             "of the folder",
         ) from error
     return created
+
+
+def _files() -> Iterator[tuple[str, bytes]]:
+    """Every file of a new project."""
+    yield REGISTRY, b"types: {}\n"
+    yield ".gitignore", "".join(f"{name}\n" for name in IGNORED).encode()
+    for template in load_templates():
+        yield template.path, template.content
+    for name in POINTERS:
+        yield name, _POINTER.encode()
+
+
+def refuse_no_project(root: str) -> None:
+    """REGISTRY_NOT_FOUND for a folder that is no project."""
+    if not os.path.isfile(os.path.join(root, REGISTRY)):
+        raise MaadError(
+            "REGISTRY_NOT_FOUND",
+            f"{root} is no project, it has no {REGISTRY}; go to the project folder, name it with "
+            f"--project, or make one with `maad init {root}`",
+        )
 
 
 def missing_ignores(root: str) -> list[str]:
@@ -64,12 +97,14 @@ def has_repository(root: str) -> bool:
     return os.path.lexists(os.path.join(root, ".git"))
 
 
-def make_repository(root: str, settings: Settings) -> str:
+def make_repository(root: str, settings: Settings, created: Collection[str]) -> str:
     """A new repository in `root` with one commit of the whole scaffold and nothing else.
 
+    `created` is what this run has made: pointers that a person had written are theirs to commit.
     The abbreviated id of the commit. Raises GIT_ERROR.
     """
-    tracked = [name for name in _TRACKED if os.path.lexists(os.path.join(root, name))]
+    names = [*_TRACKED, *(path for _, path in MANIFEST), *(set(POINTERS) & set(created))]
+    tracked = [name for name in names if os.path.lexists(os.path.join(root, name))]
     _git(root, ["init", "--quiet", "--initial-branch=main"])
     # Records are small files written one at a time: speed counts, not the last byte.
     _git(root, ["config", "core.looseCompression", "1"])

@@ -69,6 +69,8 @@ def check_arguments(spec: ToolSpec, raw: object) -> Arguments:
 def unknown_tool_error(name: str) -> MaadError:
     """`INVALID_ARGS` for a tool that is not there, with the nearest that is."""
     available = [spec.name for spec in TOOLS.values() if spec.available]
+    if name in available:
+        return _invalid_args(name, [Issue("", "not offered by this server to its one role")])
     return _invalid_args(_echo(name), [_unknown("tool", name, "", nearest(name, available))])
 
 

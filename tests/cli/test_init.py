@@ -6,6 +6,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from maadd import __version__
+from maadd_worker.instructions.manifest import MANIFEST
+
+GUIDES = [path for _, path in MANIFEST]
+POINTERS = ["CLAUDE.md", "AGENTS.md"]
+
 
 def git(root: Path, *arguments: str) -> str:
     done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True, check=True)
@@ -23,6 +29,8 @@ def test_a_new_folder_becomes_a_project_with_one_commit(maad: Any, tmp_path: Pat
         "_import/",
         "_registry/object_types.yaml",
         ".gitignore",
+        *GUIDES,
+        *POINTERS,
         ".git/",
     ]
     assert (root / "_registry/object_types.yaml").read_text() == "types: {}\n"
@@ -30,8 +38,31 @@ def test_a_new_folder_becomes_a_project_with_one_commit(maad: Any, tmp_path: Pat
     assert git(root, "log", "--format=%an %ae %s") == (
         "maadb-engine engine@maadb.local maad:init — Initialize MAAD project"
     )
-    assert git(root, "ls-files").split() == [".gitignore", "_registry/object_types.yaml"]
+    assert git(root, "ls-files").split() == sorted(
+        [".gitignore", "_registry/object_types.yaml", *GUIDES, *POINTERS]
+    )
     assert git(root, "status", "--porcelain") == ""
+
+
+def test_the_pointers_lead_to_the_guides_and_say_nothing_of_a_version(
+    maad: Any, tmp_path: Path
+) -> None:
+    maad("init", "log")
+    texts = {(tmp_path / "log" / name).read_text() for name in POINTERS}
+    [text] = texts
+    assert "`MAAD.md`" in text
+    assert "MCP tools" in text
+    assert __version__ not in text
+
+
+def test_pointers_and_guides_of_a_person_are_kept(maad: Any, tmp_path: Path) -> None:
+    root = tmp_path / "log"
+    root.mkdir()
+    for name in ("CLAUDE.md", "MAAD.md"):
+        (root / name).write_text("mine\n")
+    assert maad("init", "log").code == 0
+    assert (root / "CLAUDE.md").read_text() == (root / "MAAD.md").read_text() == "mine\n"
+    assert git(root, "status", "--porcelain") == "?? CLAUDE.md"
 
 
 def test_init_again_changes_nothing(maad: Any, tmp_path: Path) -> None:
@@ -61,8 +92,12 @@ def test_what_exists_is_kept_and_only_the_scaffold_is_committed(maad: Any, proje
     assert ".gitignore does not name _backend/" in done.err
     assert git(project, "ls-files").split() == [
         ".gitignore",
+        "AGENTS.md",
+        "CLAUDE.md",
+        "MAAD.md",
         "_registry/object_types.yaml",
         "_schema/note.v1.yaml",
+        *sorted(name for name in GUIDES if name != "MAAD.md"),
     ]
 
 

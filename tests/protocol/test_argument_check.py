@@ -21,7 +21,12 @@ from maadd.protocol.arguments import (
 )
 from maadd.protocol.errors import MaadError
 from maadd.protocol.tools import TOOLS
-from maadd.protocol.validation import MAX_ISSUES, check_arguments, decode_arguments
+from maadd.protocol.validation import (
+    MAX_ISSUES,
+    check_arguments,
+    decode_arguments,
+    unknown_tool_error,
+)
 
 DIGEST = "a" * 64
 GUARDED: dict[str, Any] = {
@@ -242,6 +247,12 @@ class TestSuggestions:
 
     def test_a_known_tool_is_decoded_by_name(self) -> None:
         assert decode_arguments("maad_get", {"docId": "a"}) == GetArgs(doc_id="a")
+
+    def test_a_tool_that_this_server_does_not_offer_is_told_apart(self) -> None:
+        error = unknown_tool_error("maad_delete")
+        assert error.code == "INVALID_ARGS"
+        assert "not offered" in error.message
+        assert "did you mean" not in error.message
 
     def test_a_tool_that_is_not_available_is_unknown(self) -> None:
         hidden = [spec.name for spec in TOOLS.values() if not spec.available]

@@ -20,6 +20,7 @@ from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.index.full_pass import index_all
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index
+from maadd_worker.instructions.files import InstructionFiles
 from maadd_worker.outcome import Outcome
 from maadd_worker.read.context import IntegritySweep, ReadContext
 from maadd_worker.read.record_cache import RecordCache
@@ -187,6 +188,7 @@ class Project:
             read_only=False,
             pending_writes=lambda: self.pending_writes,
             keep_sweep=self.sweeps.append,
+            instructions=InstructionFiles(self.root),
             engine_report=lambda: {"initialized": True},
             index_behind=self.index_behind,
         )

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from daemon_bench import BIN, ENVIRONMENT, descendants, eventually, is_alive, make_project, run
 
+from maadd_worker.instructions.stamp import stamped
+
 HELLO = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -88,6 +90,41 @@ def test_a_single_project_is_bound_by_itself(project: Path) -> None:
     assert server.process.stdin is not None
     server.process.stdin.close()
     assert server.process.wait(10) == 0
+
+
+@pytest.mark.parametrize("role", ["reader", "writer", "admin"])
+def test_every_role_is_offered_the_guides_and_admins_refresh_them(project: Path, role: str) -> None:
+    server = Stdio(project, f"--role={role}")
+    server.initialize()
+    states = {one["state"] for one in server.call("maad_instructions")["data"]["files"]}
+    assert states == {"current"}
+    (project / "MAAD.md").unlink()
+    assert server.call("maad_summary")["data"]["instructionsStale"] == [
+        {"path": "MAAD.md", "state": "missing"}
+    ]
+    answer = server.call("maad_instructions", action="refresh", dryRun=False)
+    if role == "admin":
+        assert answer["data"]["written"] == ["MAAD.md"]
+    else:
+        assert answer["errors"][0]["code"] == "INSUFFICIENT_ROLE"
+    assert (project / "MAAD.md").exists() == (role == "admin")
+    assert server.process.stdin is not None
+    server.process.stdin.close()
+    assert server.process.wait(10) == 0
+
+
+def test_outdated_guides_are_told_once_in_the_log(project: Path) -> None:
+    (project / "MAAD.md").write_bytes(stamped("maad-md", "0.18.5", b"# Older\n"))
+    server = Stdio(project, MAAD_LOG_LEVEL="warn")
+    server.initialize()
+    server.call("maad_summary")
+    server.call("maad_instructions")
+    _, log = server.process.communicate(timeout=10)
+    lines = [json.loads(line) for line in log.splitlines()]
+    [line] = [line for line in lines if line["msg"] == "instructions_outdated"]
+    assert line["project_root"] == str(project)
+    assert line["stale"] == [{"file": "MAAD.md", "state": "outdated"}]
+    assert (project / "MAAD.md").read_bytes().endswith(b"# Older\n")
 
 
 def test_the_end_of_input_ends_every_process(project: Path) -> None:

@@ -17,9 +17,10 @@ from typing import Any, Protocol
 import apsw
 import msgspec
 
-from maadd.protocol.arguments import BackupArgs, ReindexArgs
+from maadd.protocol.arguments import BackupArgs, InstructionsArgs, ReindexArgs
 from maadd.protocol.errors import MaadError, MaadErrors
 from maadd.protocol.messages import Call, Event, Reply, WorkerConfig
+from maadd.protocol.roles import Role
 from maadd.protocol.tools import TOOLS
 from maadd.protocol.validation import check_arguments
 from maadd_worker.disk.journal import Journal
@@ -34,6 +35,9 @@ from maadd_worker.index.document import index_document
 from maadd_worker.index.empty_guard import index_state, unindexed_files
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index, IndexReader
+from maadd_worker.instructions.files import InstructionFiles
+from maadd_worker.instructions.refresh import RefreshContext, check_refresh, refresh
+from maadd_worker.instructions.scaffold import Notice, bind_notices, scaffold
 from maadd_worker.outcome import Outcome, boundary_audit, with_warnings
 from maadd_worker.read.context import IntegritySweep, ReadContext
 from maadd_worker.read.health import BACKUP_TAG_KEY, SWEEP_AT_KEY, SWEEP_FINDINGS_KEY
@@ -43,6 +47,7 @@ from maadd_worker.schema.model import ModelRefresh, load_model, refresh_model, s
 from maadd_worker.write.admission import Admission, now_ms
 from maadd_worker.write.answer import (
     bulk_reply,
+    durability,
     event_of,
     failure_reply,
     replay_reply,
@@ -50,7 +55,7 @@ from maadd_worker.write.answer import (
     write_reply,
 )
 from maadd_worker.write.bulk.tools import BULK_WRITES, run_bulk
-from maadd_worker.write.context import WriteContext
+from maadd_worker.write.context import WriteContext, commit_identity
 from maadd_worker.write.group import Execution, execute_group
 from maadd_worker.write.idempotency import AnswerStore, StoredAnswer
 from maadd_worker.write.planner import RECORD_WRITES, Member, next_group
@@ -142,6 +147,8 @@ class Engine:
         self._history = history
         self._cache = RecordCache(root, _CACHE_BYTES, config.settings.max_doc_bytes, time.time_ns)
         self._type_plans = TypePlans(model.model)
+        self._instructions = InstructionFiles(root)
+        self._notices: list[Notice] = []
         self._sweeps: deque[IntegritySweep] = deque(maxlen=1)
         self._events: deque[Event] = deque()
         self._write_times: deque[float] = deque(maxlen=_RECENT_WRITES)
@@ -212,6 +219,15 @@ class Engine:
             )
             self.index_empty = None
 
+    def offer_instructions(self) -> None:
+        """At the start of a server: make the managed files that are absent (spec 03 §11.1)."""
+        failures: list[MaadError] = []
+        if not self.read_only:
+            failures = scaffold(self._root, self._instructions, fsync=self._settings.fsync)
+        self._notices = bind_notices(
+            self._root, self._instructions, failures, read_only=self.read_only
+        )
+
     @property
     def documents(self) -> int:
         """Live records in the index."""
@@ -263,6 +279,7 @@ class Engine:
             read_only=self.read_only,
             pending_writes=lambda: self._history.pending_writes,
             keep_sweep=self._offer_sweep,
+            instructions=self._instructions,
             engine_report=self.health,
         )
 
@@ -322,6 +339,9 @@ class Engine:
     def _refusal(self, call: Call) -> MaadError | None:
         try:
             self._refuse_empty(call.tool)
+            if call.tool == "maad_instructions":
+                role = Role(call.role)
+                check_refresh(role, self._config.project, read_only=self.read_only)
         except MaadError as failure:
             return failure
         if self.read_only and not _changes_nothing(call):
@@ -419,6 +439,8 @@ class Engine:
                 return _success(call.request_id, self._backup(args))
             if call.tool == "maad_reload":
                 return _success(call.request_id, self._reload())
+            if call.tool == "maad_instructions":
+                return _success(call.request_id, self._refresh_instructions(call, args))
             self._refresh_model()
             report = reindex(self._write_context(), args, unread=self.index_empty is not None)
             if self.index_empty is not None and report.indexed and not report.errors:
@@ -449,6 +471,20 @@ class Engine:
             with contextlib.suppress(apsw.Error):
                 self._keep_meta({BACKUP_TAG_KEY: _encode(last).decode()})
         return outcome
+
+    def _refresh_instructions(self, call: Call, args: InstructionsArgs) -> Outcome:
+        identity = commit_identity(Role(call.role).text, call.identity)
+        context = RefreshContext(
+            self._root, self._instructions, self._history, identity, self._settings.fsync
+        )
+        done = refresh(context, args)
+        if done.history is None:
+            return Outcome(done.data)
+        mode = self._config.history.effective_mode
+        meta = durability(done.data, done.history, self._history.pending_writes, mode)
+        written = done.data["written"]
+        audit = boundary_audit(done.history.sha) | {"files": written} if written else None
+        return Outcome(done.data, meta=meta, audit=audit)
 
     def _reload(self) -> Outcome:
         """Read registry and schemas anew; what does not load leaves everything as it was."""
@@ -568,8 +604,11 @@ class Engine:
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         """Hand over what logs a warning (its name, and members by keyword); failed commits are
-        logged with it, also those since the start."""
+        logged with it, also those since the start, and what the start has to tell."""
         self._history.connect_log(warn)
+        while self._notices:
+            notice = self._notices.pop(0)
+            warn(notice.event, **notice.members)
 
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hand over what has the writer thread call `settle`; a finished sweep uses it."""

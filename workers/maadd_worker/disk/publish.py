@@ -176,8 +176,8 @@ def fsync_dirs(root: ProjectRoot, rel_files: Iterable[str]) -> None:
             _fsync_directory(root, parent)
 
 
-def sweep_temp_files(root: ProjectRoot, rel_dirs: Iterable[str]) -> list[str]:
-    """Remove the temporary files that dead processes left below directories.
+def sweep_temp_files(root: ProjectRoot, rel_dirs: Iterable[str], *, deep: bool = True) -> list[str]:
+    """Remove the temporary files that dead processes left in directories, and below when `deep`.
 
     Files of this process count as left behind: call it before the first write. A directory
     that is missing or unreadable is passed over, its files wait for the next sweep.
@@ -193,7 +193,8 @@ def sweep_temp_files(root: ProjectRoot, rel_dirs: Iterable[str]) -> list[str]:
                     for entry in entries:
                         path = f"{directory}/{entry.name}" if directory else entry.name
                         if entry.is_dir(follow_symlinks=False):
-                            pending.append(path)
+                            if deep:
+                                pending.append(path)
                         elif _is_left_behind(entry.name):
                             os.unlink(entry.name, dir_fd=fd)
                             removed.append(path)

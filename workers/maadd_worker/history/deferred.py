@@ -82,7 +82,9 @@ def combine(requests: Sequence[CommitRequest]) -> CommitRequest:
 
 
 def _writes_of(request: CommitRequest) -> list[LogicalWrite]:
-    """The members of a request, each with who made it."""
+    """The members of a request, each with who made it; none for files that are no records."""
+    if not request.doc_id:
+        return []
     if not request.writes:
         return [
             LogicalWrite(

@@ -13,6 +13,7 @@ from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.index.counters import read_type_state
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import DocumentRow, IndexReader
+from maadd_worker.instructions.files import InstructionFiles
 from maadd_worker.read.record_cache import RecordCache
 from maadd_worker.schema.model import Model
 
@@ -41,6 +42,7 @@ class ReadContext(msgspec.Struct, frozen=True):
     pending_writes: Callable[[], int]
     """Writes that are on disk and not yet in Git."""
     keep_sweep: Callable[[IntegritySweep], None]
+    instructions: InstructionFiles
     engine_report: Callable[[], dict[str, Any]]
     """The engine's part of `maad_health`."""
     index_behind: bool = False

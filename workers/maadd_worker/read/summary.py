@@ -7,6 +7,7 @@ from typing import Any
 from maadd.protocol.arguments import SummaryArgs
 from maadd_worker.outcome import Outcome
 from maadd_worker.read.context import ReadContext
+from maadd_worker.read.instructions import stale_members
 
 BOOTSTRAP_HINT = "_skills/architect-core.md"
 """The guide an agent reads first in a project that holds nothing yet."""
@@ -33,7 +34,7 @@ _PROVENANCE = {
 
 
 def summary(context: ReadContext, args: SummaryArgs) -> Outcome:
-    """Counts per type with sample ids, totals and warnings; no file is read."""
+    """Counts per type with sample ids, totals and warnings; no record is read."""
     counters = context.reader.counters()
     execute = context.reader.connection.execute
     types = context.model.registry.types
@@ -59,6 +60,7 @@ def summary(context: ReadContext, args: SummaryArgs) -> Outcome:
         "emptyProject": empty,
         "bootstrapHint": BOOTSTRAP_HINT if empty else None,
         "readOnly": context.read_only,
+        **stale_members(context),
     }
     mode = context.settings.provenance
     if mode in _PROVENANCE:

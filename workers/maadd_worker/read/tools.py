@@ -15,6 +15,7 @@ from maadd_worker.read.describe import describe, schema
 from maadd_worker.read.get import get
 from maadd_worker.read.health import health
 from maadd_worker.read.history import history
+from maadd_worker.read.instructions import instructions
 from maadd_worker.read.join import join
 from maadd_worker.read.query import query
 from maadd_worker.read.related import related
@@ -45,6 +46,7 @@ READ_TOOLS: Mapping[str, ReadTool] = MappingProxyType(
         "maad_changes_since": changes_since,
         "maad_history": history,
         "maad_audit": audit,
+        "maad_instructions": instructions,
         "maad_validate": validate_stored,
         "maad_health": health,
     }
@@ -64,7 +66,13 @@ SHORT_READS = frozenset(
 )
 """Tools that an index or one file bounds; of their calls, `is_short` tells the quick ones."""
 
-_BOUND_TO_INDEX = READ_TOOLS.keys() - {"maad_scan", "maad_history", "maad_audit", "maad_health"}
+_BOUND_TO_INDEX = READ_TOOLS.keys() - {
+    "maad_scan",
+    "maad_history",
+    "maad_audit",
+    "maad_instructions",
+    "maad_health",
+}
 
 _BEHIND = Advice(
     "",
