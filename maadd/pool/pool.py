@@ -174,6 +174,11 @@ class WorkerPool:
         """Close the workers of these projects that are idle; whose they were."""
         return await self._evict([s for s in self._idle() if s.project.name in projects])
 
+    @property
+    def memory_limit_mb(self) -> int | None:
+        """MiB above which a worker is replaced."""
+        return self._policy.memory_limit_mb
+
     def in_flight(self) -> int:
         """Calls that workers hold, those included whose callers have given up."""
         return sum(len(worker.calls) for worker in self._workers.values())
