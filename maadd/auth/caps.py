@@ -5,13 +5,13 @@ Composed on every call from the live instance and the live token, never remember
 
 from __future__ import annotations
 
-from maadd.auth.record import ANY_PROJECT, TokenRecord
+from maadd.auth.record import ANY_PROJECT, Reach, TokenRecord
 from maadd.config.instance import ProjectConfig
 from maadd.protocol.errors import MaadError
 from maadd.protocol.roles import Role
 
 
-def token_cap(token: TokenRecord, project: str) -> Role | None:
+def token_cap(token: Reach, project: str) -> Role | None:
     """The highest role `token` may have on `project`; None when it admits the project not at all.
 
     A grant that names the project wins over `*`, wherever it stands; no grant lifts above

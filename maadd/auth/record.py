@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import secrets
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -23,6 +23,15 @@ class ProjectGrant(msgspec.Struct, frozen=True):
 
     name: str
     role: Role | None = None
+
+
+class Reach(Protocol):
+    """What decides how far a token reaches, registered already or only asked for."""
+
+    @property
+    def role(self) -> Role: ...
+    @property
+    def projects(self) -> tuple[ProjectGrant, ...]: ...
 
 
 class TokenRecord(msgspec.Struct, frozen=True):

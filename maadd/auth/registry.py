@@ -26,6 +26,7 @@ from maadd.auth.record import (
     new_token_id,
     token_state,
 )
+from maadd.auth.scope import Requester, check_reach, live_requester, sees
 from maadd.auth.timestamps import format_timestamp, parse_timestamp
 from maadd.auth.tokens_document import (
     EMPTY_DOCUMENT,
@@ -156,7 +157,13 @@ class TokenRegistry:
         state = token_state(live, time.time() if now is None else now)
         return None if state == "active" else state
 
-    def issue(self, spec: TokenSpec) -> IssuedToken:
+    # A change by a `requester` is held to what its live token reaches (spec 04 §8.2):
+    # TOKEN_NOT_FOUND for a target outside it, what `check_reach` and `live_requester` raise.
+    # With `rehearse` all is judged and nothing written.
+
+    def issue(
+        self, spec: TokenSpec, *, requester: Requester | None = None, rehearse: bool = False
+    ) -> IssuedToken:
         """Registers a new token; `check_issue` has judged `spec`.
 
         Raises TOKENS_FILE_BUSY or TOKENS_FILE_INVALID; nothing has changed then.
@@ -165,12 +172,20 @@ class TokenRegistry:
             spec = msgspec.structs.replace(spec, expires_at=_canonical(spec.expires_at))
 
         def change(document: TokensDocument) -> tuple[TokensDocument, IssuedToken]:
+            check_reach(live_requester(requester, document.records, time.time()), spec)
             issued = _new_token(spec, document)
             return with_issued(document, issued.record), issued
 
-        return self._change(change)
+        return self._change(change, rehearse)
 
-    def revoke(self, token_id: str, *, keep_last_admin: bool = False) -> TokenRecord:
+    def revoke(
+        self,
+        token_id: str,
+        *,
+        keep_last_admin: bool = False,
+        requester: Requester | None = None,
+        rehearse: bool = False,
+    ) -> TokenRecord:
         """Revokes a token; doing so again changes nothing.
 
         Raises TOKEN_NOT_FOUND, and with `keep_last_admin` LAST_ADMIN_TOKEN when no other
@@ -178,10 +193,10 @@ class TokenRegistry:
         """
 
         def change(document: TokensDocument) -> tuple[TokensDocument, TokenRecord]:
-            record = _find(document, token_id)
+            now = time.time()
+            record = _find(document, token_id, live_requester(requester, document.records, now))
             if record.revoked_at is not None:
                 return document, record
-            now = time.time()
             if keep_last_admin and _is_last_admin(document, record, now):
                 raise MaadError(
                     "LAST_ADMIN_TOKEN",
@@ -191,17 +206,20 @@ class TokenRegistry:
             revoked = with_revoked(document, token_id, format_timestamp(now))
             return revoked, _find(revoked, token_id)
 
-        return self._change(change)
+        return self._change(change, rehearse)
 
-    def rotate(self, token_id: str) -> IssuedToken:
+    def rotate(
+        self, token_id: str, *, requester: Requester | None = None, rehearse: bool = False
+    ) -> IssuedToken:
         """Replaces a token by a new one with another id and revokes it, in one write.
 
         Raises TOKEN_NOT_FOUND, TOKEN_REVOKED, TOKEN_EXPIRED.
         """
 
         def change(document: TokensDocument) -> tuple[TokensDocument, IssuedToken]:
-            old = _find(document, token_id)
             now = time.time()
+            acting = live_requester(requester, document.records, now)
+            old = _find(document, token_id, acting)
             state = token_state(old, now)
             if state == "revoked":
                 raise MaadError("TOKEN_REVOKED", f"token {token_id} is revoked; issue a new one")
@@ -210,11 +228,13 @@ class TokenRegistry:
             spec = TokenSpec(
                 old.role, old.projects, old.name, old.agent_id, old.user_id, old.expires_at
             )
+            if acting is None or acting.token.id != token_id:
+                check_reach(acting, spec)
             issued = _new_token(spec, document)
             revoked = with_revoked(document, token_id, format_timestamp(now))
             return with_issued(revoked, issued.record), issued
 
-        return self._change(change)
+        return self._change(change, rehearse)
 
     def changed_on_disk(self) -> bool:
         """Whether the file is another than the one last read, loaded or refused."""
@@ -234,8 +254,12 @@ class TokenRegistry:
             if self._adopt(stored, only_over=before):
                 return self.counts()
 
-    def _change(self, change: Callable[[TokensDocument], tuple[TokensDocument, T]]) -> T:
+    def _change(
+        self, change: Callable[[TokensDocument], tuple[TokensDocument, T]], rehearse: bool
+    ) -> T:
         self._check_permissions()
+        if rehearse:
+            return change(read_tokens(self.path).document)[1]
         with registry_lock(self.path, self._lock_wait_s):
             stored = read_tokens(self.path)
             document, result = change(stored.document)
@@ -284,9 +308,11 @@ def _entry(record: TokenRecord) -> _Entry:
     return _Entry(record, expiry_of(record), answer)
 
 
-def _find(document: TokensDocument, token_id: str) -> TokenRecord:
+def _find(
+    document: TokensDocument, token_id: str, requester: Requester | None = None
+) -> TokenRecord:
     for record in document.records:
-        if record.id == token_id:
+        if record.id == token_id and sees(requester, record):
             return record
     raise token_not_found()
 

@@ -68,7 +68,8 @@ def load_instance(path: str, settings: Settings) -> Instance:
         try:
             projects[entry.name] = _project(entry, settings.history_mode_default)
         except MaadError as error:
-            problems.errors.append(error)
+            details = {**(error.details or {}), "project": entry.name}
+            problems.errors.append(MaadError(error.code, error.message, details))
     problems.raise_any()
     return Instance(name, "file", config_path, root, projects, tuple(problems.warnings))
 

@@ -16,12 +16,18 @@ from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
 from maadd.front.health import FrontHealth, SessionCounts
+from maadd.front.memory_pressure import PressureGauge, PressureLimits, watch_memory
+from maadd.front.reload import Reloader
 from maadd.front.state import RunningFront
+from maadd.front.token_follower import TokenFollower
 from maadd.ops.audit import AuditLog
 from maadd.ops.logs import capture_library_logs, log_channel_ready, open_ops_log
+from maadd.ops.memory import MIB, CgroupMemory, cgroup_levels, cgroup_memory
 from maadd.ops.notify import ServiceNotifier
+from maadd.pipeline.front_tools import EnginelessHandler
+from maadd.pipeline.heavy import FreeMemory, HeavyGuard, heavy_limits
 from maadd.pipeline.limits import Limiter, LimitSettings
-from maadd.pipeline.pipeline import EnginelessHandler, Pipeline
+from maadd.pipeline.pipeline import Pipeline
 from maadd.pool.policy import PoolPolicy
 from maadd.pool.pool import WorkerPool
 from maadd.pool.runtime_dir import RuntimeDir
@@ -33,6 +39,7 @@ from maadd.sessions.sweeper import sweep_sessions
 from maadd.sessions.table import SessionLimits, SessionTable
 from maadd.tools import sessions as session_tools
 from maadd.tools.face import create_server
+from maadd.tools.tokens import TOKEN_TOOLS, TokenTools, refuse_without_registry
 from maadd.transport.peer import McpFace
 from maadd.transport.stdio_pipe import take_over_stdio
 
@@ -41,7 +48,7 @@ _STDIO_DRAIN_S = 1.0
 _EAGER_START_S = 3600.0
 """A first start in single-project mode may rebuild a large index."""
 
-_ENGINELESS: dict[str, EnginelessHandler] = {
+_SESSION_TOOLS: dict[str, EnginelessHandler] = {
     "maad_projects": session_tools.projects,
     "maad_use_project": session_tools.use_project,
     "maad_use_projects": session_tools.use_projects,
@@ -60,6 +67,10 @@ class Front:
         self._notifier = ServiceNotifier.from_environ(os.environ)
         self._signals: asyncio.Queue[str] = asyncio.Queue()
         self._tokens: TokenRegistry | None = None
+        self._follower: TokenFollower | None = None
+        self._reloader: Reloader | None = None
+        self._reloading: set[asyncio.Task[None]] = set()
+        self._cgroup_levels = cgroup_levels()
         self._stdio = (-1, -1)
         self._forced = False
         self._timed_out = False
@@ -130,7 +141,28 @@ class Front:
         counts = SessionCounts()
         limiter = Limiter(self._limit_settings(), time.monotonic)
         sessions = self._make_sessions(counts, limiter)
-        health = FrontHealth(state, settings, sessions, counts, pool)
+        self._follower = self._make_follower(sessions)
+        reloader = self._reloader = Reloader(
+            state=state,
+            settings=settings,
+            sessions=sessions,
+            pool=pool,
+            follower=self._follower,
+            log=self._log,
+            audit=self._write_audit,
+            notifier=self._notifier,
+        )
+        heavy = HeavyGuard(heavy_limits(settings))
+        pressure = PressureGauge(
+            PressureLimits(
+                settings.memory_pressure_interval_ms,
+                settings.memory_pressure_ratio,
+                settings.memory_pressure_cooldown_ms / 1000,
+            )
+        )
+        health = FrontHealth(
+            state, settings, sessions, counts, pool, heavy, pressure, reloader.counts
+        )
         role = None if state.instance.source == "file" else settings.role
         pipeline = Pipeline(
             state=state,
@@ -138,26 +170,39 @@ class Front:
             tools=registered_tools(role, settings.tools),
             sessions=sessions,
             limiter=limiter,
+            heavy=heavy,
+            measure_memory=lambda project: self._free_memory(pool, project),
             pool=pool,
-            engineless=_ENGINELESS,
+            engineless=_SESSION_TOOLS | self._instance_tools(reloader),
             merge_health=health.merge,
             log=self._log,
-            audit=lambda event, fields: self._audit.write(event, **fields),
+            audit=self._write_audit,
         )
         self._install_signals()
         if state.instance.source != "file":
             (project,) = state.instance.projects.values()
             await self._open_eagerly(pool, project)
-        sweeper = asyncio.create_task(self._keep_sessions(sessions))
-        watchdog = asyncio.create_task(self._feed_watchdog())
+        duties = [
+            asyncio.create_task(work)
+            for work in (
+                self._keep_sessions(sessions),
+                self._feed_watchdog(),
+                watch_memory(pressure, pool, self._read_cgroup, self._log),
+            )
+        ]
+        if self._follower is not None:
+            duties.append(asyncio.create_task(self._follower.run()))
+        for duty in duties:
+            duty.add_done_callback(self._report_failure)
         try:
             if settings.transport == "stdio":
                 return await self._serve_stdio(pipeline, sessions, pool)
             return await self._serve_http(pipeline, sessions, pool, health)
         finally:
-            for task in (sweeper, watchdog):
+            duties += self._reloading
+            for task in duties:
                 task.cancel()
-            await asyncio.gather(sweeper, watchdog, return_exceptions=True)
+            await asyncio.gather(*duties, return_exceptions=True)
 
     async def _open_eagerly(self, pool: WorkerPool, project: ProjectConfig) -> None:
         """Single-project mode opens its project at boot; what refuses it ends the start."""
@@ -235,12 +280,10 @@ class Front:
             port=http.port,
             socket_path=settings.unix_socket if settings.transport == "unix" else None,
         )
-        tokens = asyncio.create_task(self._follow_tokens(sessions))
         self._notifier.ready()
         await self._wait_for_stop()
         await http.stop_accepting()
         code = await self._drain(pool, pipeline, None)
-        tokens.cancel()
         await http.close()
         return code
 
@@ -290,24 +333,41 @@ class Front:
             sessions, lambda token: None if registry is None else registry.death_of(token)
         )
 
-    async def _follow_tokens(self, sessions: SessionTable) -> None:
-        """Take over changes of `tokens.yaml` and end the sessions of tokens that died."""
-        registry = self._tokens
-        assert registry is not None
-        period = self._settings.tokens_poll_ms / 1000
-        while period > 0:
-            await asyncio.sleep(period)
-            if registry.changed_on_disk():
-                await self._reload_tokens(registry, sessions)
+    def _make_follower(self, sessions: SessionTable) -> TokenFollower | None:
+        if self._tokens is None:
+            return None
+        return TokenFollower(
+            self._tokens,
+            sessions,
+            self._log,
+            self._write_audit,
+            poll_s=self._settings.tokens_poll_ms / 1000,
+            watch=self._settings.watch == "auto",
+        )
 
-    async def _reload_tokens(self, registry: TokenRegistry, sessions: SessionTable) -> None:
-        try:
-            counts = await asyncio.to_thread(registry.reload)
-        except MaadError as failure:
-            self._log.warning("tokens_reload_failed", code=failure.code, message=failure.message)
-            return
-        self._log.info("tokens_reload", total=counts.total, active=counts.active)
-        sessions.close_dead_tokens(registry.death_of)
+    def _instance_tools(self, reloader: Reloader) -> dict[str, EnginelessHandler]:
+        tools: dict[str, EnginelessHandler] = {"maad_instance_reload": reloader.answer_tool}
+        if self._tokens is None or self._follower is None:
+            return tools | dict.fromkeys(TOKEN_TOOLS, refuse_without_registry)
+        of_tokens = TokenTools(self._tokens, self._follower, self._settings, self._write_audit)
+        return {**tools, **of_tokens.handlers()}
+
+    def _write_audit(self, event: str, fields: dict[str, Any]) -> None:
+        self._audit.write(event, **fields)
+
+    def _read_cgroup(self) -> CgroupMemory | None:
+        return cgroup_memory(self._cgroup_levels)
+
+    def _free_memory(self, pool: WorkerPool, project: ProjectConfig) -> FreeMemory:
+        """What the project's worker has left of its own limit, and all together of theirs."""
+        cgroup = self._read_cgroup()
+        around = None if cgroup is None or cgroup.limit is None else cgroup.limit / MIB
+        limits = [limit for limit in (around, pool.memory_limit_mb) if limit is not None]
+        used = pool.snapshot(project).rss_mb
+        return FreeMemory(
+            heap_mb=min(limits) - used if limits and used is not None else None,
+            cgroup_mb=None if cgroup is None or around is None else around - cgroup.current / MIB,
+        )
 
     async def _feed_watchdog(self) -> None:
         interval = self._notifier.watchdog_s
@@ -334,6 +394,20 @@ class Front:
             self._log.info("signal_received", signal=name)
             if name != "SIGHUP":
                 return
+            if self._reloader is not None and not self._state.draining:
+                self._reload_on_signal(self._reloader)
+
+    def _reload_on_signal(self, reloader: Reloader) -> None:
+        """Reload beside everything else: the next signal may be the one that ends the server."""
+        task = asyncio.create_task(reloader.on_sighup())
+        self._reloading.add(task)
+        task.add_done_callback(self._reloading.discard)
+        task.add_done_callback(self._report_failure)
+
+    def _report_failure(self, task: asyncio.Task[None]) -> None:
+        """A task of the server's own that ended by an exception."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.error("front_duty_failed", exc_info=error)
 
     async def _drain(self, pool: WorkerPool, pipeline: Pipeline, timeout_s: float | None) -> int:
         """Refuse new work and wait for what runs; 0 when it ended in time."""

@@ -14,7 +14,10 @@ from maadd.auth.record import TokenRecord
 from maadd.auth.timestamps import format_timestamp
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
+from maadd.front.memory_pressure import PressureGauge
+from maadd.front.reload import ReloadCounts
 from maadd.front.state import RunningFront
+from maadd.pipeline.heavy import HeavyGuard
 from maadd.pool.pool import WorkerPool
 from maadd.protocol.roles import Role
 from maadd.sessions.binding import role_on
@@ -52,12 +55,18 @@ class FrontHealth:
         sessions: SessionTable,
         counts: SessionCounts,
         pool: WorkerPool,
+        heavy: HeavyGuard,
+        pressure: PressureGauge,
+        reloads: ReloadCounts,
     ) -> None:
         self._state = state
         self._settings = settings
         self._sessions = sessions
         self._counts = counts
         self._pool = pool
+        self._heavy = heavy
+        self._pressure = pressure
+        self._reloads = reloads
         self.port: int | None = None
 
     def merge(self, caller: Caller, project: ProjectConfig, report: bytes | None) -> bytes:
@@ -76,8 +85,8 @@ class FrontHealth:
         data["runtime"] = {
             "workers": [self._worker_line(one) for one in visible],
             "version": __version__,
-            "memoryPressure": {"enabled": False},
-            "heavyOpGuard": {"enabled": False},
+            "memoryPressure": msgspec.to_builtins(self._pressure.snapshot()),
+            "heavyOpGuard": msgspec.to_builtins(self._heavy.snapshot()),
         }
         data["worker"] = msgspec.to_builtins(self._pool.snapshot(project))
         return msgspec.json.encode(data)
@@ -118,6 +127,7 @@ class FrontHealth:
             "closedTotal": self._counts.closed_total,
             "lastOpenedAt": self._counts.last_opened_at,
             "lastClosedAt": self._counts.last_closed_at,
+            "idleSweepLastRunAt": self._sessions.last_sweep_at,
             "subscribed": subscribed,
             "byProject": by_project,
             "byIdentity": dict(by_identity),
@@ -130,12 +140,12 @@ class FrontHealth:
             "source": instance.source,
             "configPath": instance.config_path if everything else None,
             "projectCount": len(instance.projects),
-            "lastReloadAt": None,
-            "reloadsAttempted": 0,
-            "reloadsSucceeded": 0,
-            "reloadsFailed": 0,
-            "projectsAdded": 0,
-            "projectsRemoved": 0,
+            "lastReloadAt": self._reloads.last_at,
+            "reloadsAttempted": self._reloads.attempted,
+            "reloadsSucceeded": self._reloads.succeeded,
+            "reloadsFailed": self._reloads.failed,
+            "projectsAdded": self._reloads.projects_added,
+            "projectsRemoved": self._reloads.projects_removed,
         }
 
     def _worker_line(self, project: ProjectConfig) -> dict[str, Any]:

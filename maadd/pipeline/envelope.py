@@ -22,6 +22,17 @@ class CallResult(msgspec.Struct, frozen=True):
     is_error: bool
 
 
+class FrontAnswer(msgspec.Struct, frozen=True):
+    """What a tool that the front answers itself has to say.
+
+    `rehearsed`: the server runs dry, the call was judged and nothing done; there is no data.
+    """
+
+    data: dict[str, Any] | None
+    meta: dict[str, Any] | None = None
+    rehearsed: bool = False
+
+
 def success(data: bytes, *, source: str | None, meta: dict[str, Any] | None) -> bytes:
     """`{"ok":true,"data":…,"_source"?,"_meta"?}`."""
     return b"".join((b'{"ok":true,"data":', data, _tail(source, meta)))

@@ -6,24 +6,26 @@ the same way without the steps that concern a worker.
 
 from __future__ import annotations
 
-import inspect
-import math
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
+from maadd.auth.caps import ceiling
 from maadd.auth.record import TokenRecord
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
 from maadd.ops.logs import log_engine
 from maadd.pipeline import envelope
 from maadd.pipeline.budget import check_budget
-from maadd.pipeline.envelope import CallResult
-from maadd.pipeline.limits import Limiter, Slot
+from maadd.pipeline.dispatch import Dispatcher, MeasureMemory, account_of, is_replay
+from maadd.pipeline.envelope import CallResult, FrontAnswer
+from maadd.pipeline.front_tools import EnginelessHandler, FrontTools
+from maadd.pipeline.heavy import HeavyGuard
+from maadd.pipeline.limits import Limiter
 from maadd.pool.pool import WorkerPool
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, errors_of
 from maadd.protocol.log_projection import project_arguments
@@ -42,11 +44,6 @@ from maadd.sessions.stateless import (
 from maadd.sessions.table import SessionTable
 from maadd.sessions.views import Caller
 
-EnginelessHandler = Callable[
-    [Caller, Any, Instance, TokenRecord | None], dict[str, Any] | Awaitable[dict[str, Any]]
-]
-"""Answers an engine-less tool: (caller, typed arguments, instance, token) to `data`."""
-
 HealthMerger = Callable[[Caller, ProjectConfig, bytes | None], bytes]
 """Joins the worker's health report (None while it is down) with the front's own blocks."""
 
@@ -54,18 +51,14 @@ AuditSink = Callable[[str, dict[str, Any]], None]
 
 _encode = msgspec.json.encode
 
-_ITEMS_PER_WRITE = 10
-"""So many records of a bulk call are charged like one write (spec 04 §12.1)."""
-
-_NOT_DOWN = frozenset({"SHUTTING_DOWN", "OVERLOADED"})
-"""Refusals of the pool that say nothing about the state of the project's worker."""
-
 
 class FrontState(Protocol):
     """What every call asks of the running front."""
 
     @property
     def instance(self) -> Instance: ...
+    @property
+    def generation(self) -> int: ...
     @property
     def draining(self) -> bool: ...
 
@@ -97,6 +90,8 @@ class Pipeline:
         tools: tuple[ToolSpec, ...],
         sessions: SessionTable,
         limiter: Limiter,
+        heavy: HeavyGuard,
+        measure_memory: MeasureMemory,
         pool: WorkerPool,
         engineless: Mapping[str, EnginelessHandler],
         merge_health: HealthMerger,
@@ -109,23 +104,40 @@ class Pipeline:
         self._listed = tools
         self._sessions = sessions
         self._limiter = limiter
-        self._pool = pool
-        self._engineless = engineless
+        self._dispatcher = Dispatcher(state, settings, limiter, heavy, measure_memory, pool)
+        self._front_tools = FrontTools(engineless, settings.request_timeout_ms, log)
         self._merge_health = merge_health
         self._log = log
         self._audit = audit
-        self.in_flight = 0
+        self._in_flight = 0
+
+    @property
+    def in_flight(self) -> int:
+        """Calls being answered, and what the front itself has begun for callers that left."""
+        return self._in_flight + self._front_tools.in_flight
 
     def listed_tools(self, caller: Caller) -> tuple[ToolSpec, ...]:
-        """The tools that are offered; never a matter of the binding."""
-        return self._listed
+        """The tools that are offered; never a matter of the binding.
+
+        With `MAAD_FILTER_TOOLS` those that the token can call on some project.
+        """
+        if not self._settings.filter_tools:
+            return self._listed
+        projects = self._state.instance.projects.values()
+        reached = [role for p in projects if (role := ceiling(p, caller.token)) is not None]
+        best = max(reached, default=None)
+        return tuple(
+            spec
+            for spec in self._listed
+            if spec.min_role is None or (best is not None and best >= spec.min_role)
+        )
 
     async def call(
         self, caller: Caller, tool: str, arguments: object, *, progress: object = None
     ) -> CallResult:
         """Answer one call. Only the cancellation of the calling task gets out as an exception."""
         trace = _Trace(tool)
-        self.in_flight += 1
+        self._in_flight += 1
         try:
             text = await self._answer(caller, tool, arguments, trace)
         except (MaadError, MaadErrors) as failure:
@@ -142,7 +154,7 @@ class Pipeline:
             )
             return self._fail(caller, trace, unexpected)
         finally:
-            self.in_flight -= 1
+            self._in_flight -= 1
         self._log_call(caller, trace, None)
         return CallResult(text, is_error=False)
 
@@ -161,20 +173,25 @@ class Pipeline:
         if not spec.routed:
             self._check_everywhere(caller, spec, token)
             self._limiter.check_payload(tool, trace.payload)  # 9
-            with self._limiter.enter(_account(caller), tool):  # 10
-                return await self._answer_here(caller, spec, args, token)
+            slot = self._limiter.enter(account_of(caller), tool)  # 10
+            answer = await self._front_tools.answer(  # 16
+                spec, caller, args, self._state.instance, slot=slot, request_id=trace.request_id
+            )
+            return self._finish_here(spec, answer, arguments, trace)  # 17
         project, role = self._select(caller, spec, args, token)  # 5, 6, 7
         trace.project, trace.role = project.name, role
         self._limiter.check_payload(tool, trace.payload)  # 9
-        slot = self._limiter.enter(_account(caller), tool)  # 10
+        slot = self._limiter.enter(account_of(caller), tool)  # 10
         try:
-            call, paid = await self._prepare(caller, spec, args, arguments, project, role, trace)
+            await self._dispatcher.make_ready(spec, project)  # 11
+            call = self._compose(caller, spec, args, arguments, role, trace)  # 12
+            asking = self._dispatcher.begin(caller, spec, args, call, project, slot)  # 13, 14
         except BaseException:
             slot.leave()
             raise
-        reply = await self._ask_worker(project, call, slot)  # 15, 16
-        if paid and _is_replay(reply):
-            self._limiter.refund_write(_account(caller), _token_id(caller), paid)
+        if call.is_write:
+            self._log_write(spec, args, trace)
+        reply = await asking  # 15, 16
         if spec.name == "maad_health" and reply.ok:
             body = self._merge_health(caller, project, reply.body or None)
             reply = msgspec.structs.replace(reply, body=body)
@@ -215,7 +232,8 @@ class Pipeline:
                 "the project of this session was removed; open a new session",
             )
         instance = self._state.instance
-        if caller.binding is None and instance.source == "synthetic" and spec.routed:
+        needs_binding = caller.binding is None and spec.min_role is not None
+        if needs_binding and instance.source == "synthetic":
             if spec.strict:
                 raise MaadError(
                     "SESSION_UNBOUND",
@@ -249,7 +267,12 @@ class Pipeline:
             return
         instance = self._state.instance
         if isinstance(caller, StatelessCaller):
-            for project in admitted_projects(caller, instance):
+            admitted = admitted_projects(caller, instance)
+            if not admitted:
+                raise MaadError(
+                    "TOKEN_PROJECT_FORBIDDEN", "this token admits none of the projects asked for"
+                )
+            for project in admitted:
                 _require(spec, stateless_role(caller, project), project.name)
             return
         if caller.binding is None:
@@ -261,117 +284,47 @@ class Pipeline:
             role = None if found is None else role_on(caller, found, token)
             _require(spec, role, name)
 
-    async def _answer_here(
-        self, caller: Caller, spec: ToolSpec, args: Any, token: TokenRecord | None
+    def _finish_here(
+        self, spec: ToolSpec, answer: FrontAnswer, arguments: object, trace: _Trace
     ) -> bytes:
-        handler = self._engineless[spec.name]
-        data = handler(caller, args, self._state.instance, token)
-        if inspect.isawaitable(data):
-            data = await data
-        text = envelope.success(_encode(data), source=self._source(spec), meta=None)
+        """Step 17 of an engine-less tool."""
+        trace.meta = answer.meta
+        source, meta = self._source(spec), self._stamp(trace)
+        if answer.rehearsed:
+            text = envelope.dry_run(spec.name, _visible(arguments), b"", source=source, meta=meta)
+        else:
+            text = envelope.success(_encode(answer.data), source=source, meta=meta)
         self._check_budget(spec, ToolKind.ENGINELESS, text, None)
         return text
 
-    async def _prepare(
+    def _compose(
         self,
         caller: Caller,
         spec: ToolSpec,
         args: Any,
         arguments: object,
-        project: ProjectConfig,
         role: Role,
         trace: _Trace,
-    ) -> tuple[Call, int]:
-        """Steps 11 to 14: a ready worker, the kind, bulk size and write rate; the call to send,
-        and what was paid for it."""
-        timeout_s = self._settings.request_timeout_ms / 1000
-        if spec.name != "maad_health":
-            await self._pool.ensure_ready(project, timeout_s)  # 11
-        kind = trace.kind
-        if kind is ToolKind.ENGINELESS:  # 12
+    ) -> Call:
+        """The message to the worker. Step 12: only of a tool that has a kind."""
+        if trace.kind is ToolKind.ENGINELESS:
             raise MaadError("MISSING_OPERATION_KIND", f"{spec.name} has no operation kind")
-        verdict, paid = self._charge(caller, spec, args, kind)  # 14
-        if kind is ToolKind.WRITE:
-            log_engine(
-                self._log,
-                "info",
-                "mcp",
-                "tool_call",
-                "arguments of a write",
-                request_id=trace.request_id,
-                tool=spec.name,
-                project=project.name,
-                args=project_arguments(spec, args),
-            )
-        call = Call(
+        return Call(
             request_id=trace.request_id,
             tool=spec.name,
             args=_visible(arguments),
             role=int(role),
-            session_id=_account(caller),
+            session_id=account_of(caller),
             generation=0,
             deadline_ms=self._settings.request_timeout_ms,
             identity=_identity(caller.token),
-            dry_run=self._rehearses(spec, args, kind),
-            is_write=kind is ToolKind.WRITE,
-            verdict=verdict,
+            dry_run=self._rehearses(spec, args, trace.kind),
+            is_write=trace.kind is ToolKind.WRITE,
         )
-        return call, paid
-
-    async def _ask_worker(self, project: ProjectConfig, call: Call, slot: Slot) -> Reply:
-        try:
-            return await self._pool.call(
-                project,
-                call,
-                is_write=call.is_write,
-                timeout_s=self._settings.request_timeout_ms / 1000,
-                on_end=slot.leave,
-            )
-        except MaadError as failure:
-            # Health answers also while the worker is down (spec 03 §6.3).
-            if call.tool == "maad_health" and failure.code not in _NOT_DOWN:
-                return Reply(call.request_id, ok=True, body=b"")
-            raise
 
     def _rehearses(self, spec: ToolSpec, args: Any, kind: ToolKind) -> bool:
         """Whether the call only tells what it would do, because the server runs dry."""
         return self._settings.dry_run and kind is ToolKind.WRITE and not spec.changes_nothing(args)
-
-    def _charge(
-        self, caller: Caller, spec: ToolSpec, args: Any, kind: ToolKind
-    ) -> tuple[WireError | None, int]:
-        """Judge the size of a write and pay for it. With an idempotency key a refusal travels
-        to the worker, which knows whether the call is a replay."""
-        if kind is not ToolKind.WRITE:
-            return None, 0
-        items = spec.number_of_items(args)
-        cost = 1 if items is None else max(1, math.ceil(items / _ITEMS_PER_WRITE))
-        refusal = self._excess(spec, items) or self._limiter.charge_write(
-            _account(caller), _token_id(caller), spec.name, cost
-        )
-        if refusal is None:
-            return None, cost
-        if spec.idempotency_key and args.idempotency_key:
-            return refusal.wire(), 0
-        raise refusal
-
-    def _excess(self, spec: ToolSpec, items: int | None) -> MaadError | None:
-        """BULK_LIMIT_EXCEEDED for more records than one call may write. The cleanup tools have
-        a limit of their own, which the worker judges."""
-        limit = self._settings.bulk_max_items
-        if items is None or spec.confirm or items <= limit:
-            return None
-        return MaadError(
-            "BULK_LIMIT_EXCEEDED",
-            f"{spec.name} takes at most {limit} records a call, this one has {items}; send them "
-            "in several calls",
-            {
-                "tool": spec.name,
-                "received": items,
-                "limit": limit,
-                "suggestedChunkSize": limit,
-            },
-        )
 
     def _finish(
         self, caller: Caller, spec: ToolSpec, args: Any, call: Call, trace: _Trace, reply: Reply
@@ -382,7 +335,7 @@ class Pipeline:
             errors = msgspec.json.decode(reply.body, type=list[WireError])
             raise MaadErrors([MaadError(e.code, e.message, e.details) for e in errors])
         meta = self._stamp(trace)
-        if call.dry_run and not _is_replay(reply):
+        if call.dry_run and not is_replay(reply):
             items = spec.number_of_items(args)
             text = envelope.dry_run(
                 spec.name,
@@ -427,6 +380,19 @@ class Pipeline:
         if code == "SESSION_CANCELLED" and isinstance(caller, Session):
             self._sessions.close(caller, CloseReason.TRANSPORT)
         return CallResult(envelope.failure(envelope.encode_errors(failure), meta=meta), True)
+
+    def _log_write(self, spec: ToolSpec, args: Any, trace: _Trace) -> None:
+        log_engine(
+            self._log,
+            "info",
+            "mcp",
+            "tool_call",
+            "arguments of a write",
+            request_id=trace.request_id,
+            tool=spec.name,
+            project=trace.project,
+            args=project_arguments(spec, args),
+        )
 
     def _log_call(self, caller: Caller, trace: _Trace, code: str | None) -> None:
         self._log.info(
@@ -476,10 +442,6 @@ def _require(spec: ToolSpec, role: Role | None, project: str) -> None:
     )
 
 
-def _is_replay(reply: Reply) -> bool:
-    return reply.meta is not None and bool(reply.meta.get("replayed"))
-
-
 def _check_encodable(tool: str, arguments: object) -> None:
     """INVALID_ARGS for values that cannot travel to a worker."""
     try:
@@ -492,15 +454,6 @@ def _check_encodable(tool: str, arguments: object) -> None:
         return
     issues = [{"path": "", "message": message}]
     raise MaadError("INVALID_ARGS", f"{tool}: {message}", {"tool": tool, "issues": issues})
-
-
-def _account(caller: Caller) -> str:
-    """What limits are counted by: the session, or the token where there is none."""
-    return caller.id if isinstance(caller, Session) else f"token:{caller.token.id}"
-
-
-def _token_id(caller: Caller) -> str | None:
-    return None if caller.token is None else caller.token.id
 
 
 def _identity(token: TokenRecord | None) -> Identity | None:

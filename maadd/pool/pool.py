@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from structlog.typing import FilteringBoundLogger
 
 from maadd.pool.calls import run_call
 from maadd.pool.policy import PoolPolicy
 from maadd.pool.router import Router
-from maadd.pool.snapshot import SweepSnapshot, WorkerSnapshot, now_text
+from maadd.pool.snapshot import IdleWorker, SweepSnapshot, WorkerSnapshot, now_text
 from maadd.pool.spawn import SERVE, Spawner, WorkerProgram
 from maadd.pool.supervisor import Project, State, Supervisor
 from maadd.pool.worker_handle import QUEUE_RETRY_MS, WorkerHandle
-from maadd.protocol.errors import MaadError
+from maadd.protocol.errors import MaadError, WireError, error_from_wire
 from maadd.protocol.messages import Call, Event, Reply, ToFront, WorkerConfig, WorkerSettings
+
+_SHUTTING_DOWN = WireError("SHUTTING_DOWN", "the server is shutting down")
 
 _STALL_CHECKS = 3
 """A gap of more than this many intervals between checks: this process itself stood still."""
@@ -50,6 +52,8 @@ class WorkerPool:
         self._log = log
         self._spawner = Spawner(runtime_dir, program)
         self._supervisors: dict[str, Supervisor] = {}
+        self._removed: dict[str, asyncio.Task[None]] = {}
+        """By directory, the end of workers whose project is no longer served."""
         self._workers: dict[bytes, WorkerHandle] = {}
         self._generation = 0
         self._sweep = SweepSnapshot()
@@ -84,7 +88,10 @@ class WorkerPool:
             await asyncio.wait((self._warming,))
         for duty in self._duties:
             duty.cancel()
-        await asyncio.gather(*(s.close(drain_s, term_s) for s in self._supervisors.values()))
+        await asyncio.gather(
+            *(s.close(drain_s, term_s, _SHUTTING_DOWN) for s in self._supervisors.values()),
+            *self._removed.values(),
+        )
         if not self._workers:
             await asyncio.to_thread(self._spawner.stop)
         self._router.close()
@@ -127,16 +134,50 @@ class WorkerPool:
         )
 
     async def stop_project(self, name: str) -> None:
-        """Drain and end a project's worker (removed or changed by a reload)."""
+        """Drain and end a project's worker; the next call starts it again."""
         supervisor = self._supervisors.get(name)
         if supervisor is not None:
             await supervisor.stop(self._policy.drain_s, self._policy.term_s)
 
+    async def restart_project(self, project: Project, drain_s: float) -> None:
+        """Have a project run under a changed configuration: its worker, if one is up, has
+        `drain_s` seconds for what it holds and is followed by another. Returns at its end."""
+        supervisor = self._supervisors.get(project.name)
+        if supervisor is not None:
+            await supervisor.restart(project, drain_s, self._policy.term_s)
+
+    async def remove_project(self, name: str, drain_s: float) -> None:
+        """Stop serving a project: its worker has `drain_s` seconds for what it holds, calls that
+        wait for it are answered PROJECT_UNKNOWN. Returns when the worker is gone."""
+        supervisor = self._supervisors.pop(name, None)
+        if supervisor is None:
+            return
+        refusal = WireError("PROJECT_UNKNOWN", f"project {name!r} is no longer served")
+        ending = asyncio.create_task(supervisor.close(drain_s, self._policy.term_s, refusal))
+        path = supervisor.project.path
+        self._removed[path] = ending
+        ending.add_done_callback(lambda _: self._removed.pop(path, None))
+        await asyncio.shield(ending)
+
+    def idle_workers(self) -> list[IdleWorker]:
+        """The workers that nothing would be lost by closing, least recently used first."""
+        return [
+            IdleWorker(supervisor.project.name, supervisor.snapshot().rss_mb or 0.0)
+            for supervisor in self._idle()
+        ]
+
     async def evict_idle(self, at_most: int) -> list[str]:
         """Close up to `at_most` idle workers, least recently used first; their projects."""
-        idle = [s for s in self._supervisors.values() if s.state is State.READY and s.is_idle()]
-        idle.sort(key=lambda supervisor: supervisor.touched)
-        return await self._evict(idle[:at_most])
+        return await self._evict(self._idle()[:at_most])
+
+    async def evict(self, projects: Collection[str]) -> list[str]:
+        """Close the workers of these projects that are idle; whose they were."""
+        return await self._evict([s for s in self._idle() if s.project.name in projects])
+
+    @property
+    def memory_limit_mb(self) -> int | None:
+        """MiB above which a worker is replaced."""
+        return self._policy.memory_limit_mb
 
     def in_flight(self) -> int:
         """Calls that workers hold, those included whose callers have given up."""
@@ -189,7 +230,13 @@ class WorkerPool:
         self._workers.pop(worker.identity, None)
 
     async def make_room(self, supervisor: Supervisor) -> None:
-        """Count one more live worker, after closing an idle one if there are too many."""
+        """Count one more live worker, after closing an idle one if there are too many.
+
+        A directory that another project has just given up is waited for: its old worker still
+        owns it.
+        """
+        while (ending := self._removed.get(supervisor.project.path)) is not None:
+            await asyncio.wait((ending,))
         while sum(s.occupies_room for s in self._supervisors.values()) >= self._policy.worker_max:
             if not await self.evict_idle(1):
                 raise MaadError(
@@ -214,11 +261,14 @@ class WorkerPool:
         supervisor = self._supervisors.get(project.name)
         if supervisor is None:
             if self._closing:
-                raise MaadError("SHUTTING_DOWN", "the server is shutting down")
+                raise error_from_wire(_SHUTTING_DOWN)
             supervisor = Supervisor(project, self, self._spawner, self._policy, self._log)
             self._supervisors[project.name] = supervisor
-        supervisor.project = project
         return supervisor
+
+    def _idle(self) -> list[Supervisor]:
+        idle = [s for s in self._supervisors.values() if s.state is State.READY and s.is_idle()]
+        return sorted(idle, key=lambda supervisor: supervisor.touched)
 
     def _receive(self, identity: bytes, message: ToFront) -> None:
         worker = self._workers.get(identity)

@@ -32,6 +32,13 @@ class WorkerSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     last_exit: WorkerExit | None
 
 
+class IdleWorker(msgspec.Struct, frozen=True):
+    """A worker without a call, and what closing it would free in MiB (0 before it said so)."""
+
+    project: str
+    rss_mb: float
+
+
 class SweepSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     """Counters of the sweep that closes idle workers (spec 04 §13)."""
 

@@ -16,7 +16,7 @@ from maadd.pool.restart_policy import RestartPolicy
 from maadd.pool.snapshot import WorkerExit, WorkerSnapshot
 from maadd.pool.spawn import Spawner
 from maadd.pool.worker_handle import Stage, WorkerHandle
-from maadd.protocol.errors import ERROR_CODES, MaadError, MaadErrors, WireError
+from maadd.protocol.errors import MaadError, MaadErrors, WireError, error_from_wire
 from maadd.protocol.messages import Event, HistorySettings
 
 _START_RETRY_MS = 1_000
@@ -81,7 +81,7 @@ class Supervisor:
         log: FilteringBoundLogger,
     ) -> None:
         self.project = project
-        """As configured at the last call; the next start uses it."""
+        """As configured; the next start uses it."""
         self.state = State.ABSENT
         self.worker: WorkerHandle | None = None
         self.touched = time.monotonic()
@@ -100,7 +100,8 @@ class Supervisor:
         self._recycled_at = -math.inf
         self._recycling = False
         self._stopping = False
-        self._closed = False
+        self._refusal: WireError | None = None
+        """What every call is answered once the supervisor is closed."""
         self._stop_asked = asyncio.Event()
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
@@ -117,8 +118,8 @@ class Supervisor:
         earlier = self._failure
         while True:
             self.touched = now = time.monotonic()
-            if self._closed:
-                raise MaadError("SHUTTING_DOWN", "the server is shutting down")
+            if self._refusal is not None:
+                raise error_from_wire(self._refusal)
             if self.state is State.READY and self.worker is not None:
                 return self.worker
             failure = self._failure
@@ -180,9 +181,18 @@ class Supervisor:
             await self.worker.stop(drain_s, term_s)
         await asyncio.wait((task,), timeout=self._policy.kill_s)
 
-    async def close(self, drain_s: float, term_s: float) -> None:
-        """Stop for good: calls that come or wait are answered SHUTTING_DOWN."""
-        self._closed = True
+    async def restart(self, project: Project, drain_s: float, term_s: float) -> None:
+        """Have the worker run as `project` says: one that is up drains and is followed by
+        another, one that is not starts that way when it is needed."""
+        self.project = project
+        self._failure = None
+        if self.worker is not None and not self._stopping:
+            self._recycling = True
+            await self.worker.stop(drain_s, term_s)
+
+    async def close(self, drain_s: float, term_s: float, refusal: WireError) -> None:
+        """Stop for good: calls that come or wait are answered `refusal`."""
+        self._refusal = refusal
         await self.stop(drain_s, term_s)
 
     def check(self, now: float) -> None:
@@ -321,8 +331,5 @@ def _describe(end: WorkerExit | None) -> str:
 
 
 def _as_exception(errors: list[WireError]) -> MaadError | MaadErrors:
-    found = [
-        MaadError(e.code if e.code in ERROR_CODES else "INTERNAL", e.message, e.details)
-        for e in errors
-    ]
+    found = [error_from_wire(error) for error in errors]
     return found[0] if len(found) == 1 else MaadErrors(found)

@@ -151,9 +151,13 @@ def _tool(
     )
 
 
-def _instance_tool(name: str, hints: Hints, arguments: type[a.Arguments]) -> ToolSpec:
+def _instance_tool(
+    name: str, hints: Hints, arguments: type[a.Arguments], *, available: bool = False
+) -> ToolSpec:
     """A row for a tool of the whole instance, which needs admin on every bound project."""
-    return _tool(name, ADMIN, ENGINELESS, hints, arguments, admin_everywhere=True)
+    return _tool(
+        name, ADMIN, ENGINELESS, hints, arguments, admin_everywhere=True, available=available
+    )
 
 
 _ROWS = (
@@ -215,13 +219,13 @@ _ROWS = (
     _tool("maad_health", ADMIN, READ, _READS, a.HealthArgs, available=True),
     _tool("maad_flush", ADMIN, WRITE, _SETTLES, a.FlushArgs, available=True),
     _tool("maad_backup", ADMIN, WRITE, _CHANGES, a.BackupArgs, available=True),
-    _instance_tool("maad_instance_reload", _REMOVES, a.InstanceReloadArgs),
+    _instance_tool("maad_instance_reload", _REMOVES, a.InstanceReloadArgs, available=True),
     _instance_tool("maad_subscriptions", _READS, a.SubscriptionsArgs),
-    _instance_tool("maad_issue_token", _ADDS, a.IssueTokenArgs),
-    _instance_tool("maad_revoke_token", _REMOVES, a.RevokeTokenArgs),
-    _instance_tool("maad_rotate_token", _CHANGES, a.RotateTokenArgs),
-    _instance_tool("maad_list_tokens", _READS, a.ListTokensArgs),
-    _instance_tool("maad_show_token", _READS, a.ShowTokenArgs),
+    _instance_tool("maad_issue_token", _ADDS, a.IssueTokenArgs, available=True),
+    _instance_tool("maad_revoke_token", _REMOVES, a.RevokeTokenArgs, available=True),
+    _instance_tool("maad_rotate_token", _CHANGES, a.RotateTokenArgs, available=True),
+    _instance_tool("maad_list_tokens", _READS, a.ListTokensArgs, available=True),
+    _instance_tool("maad_show_token", _READS, a.ShowTokenArgs, available=True),
 )
 
 TOOLS: Mapping[str, ToolSpec] = MappingProxyType({row.name: row for row in _ROWS})

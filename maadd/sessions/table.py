@@ -11,6 +11,7 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from maadd.auth.record import TokenRecord, expiry_of
+from maadd.auth.timestamps import format_timestamp
 from maadd.protocol.errors import MaadError
 from maadd.sessions.binding import without_projects
 from maadd.sessions.notices import NoticeQueue
@@ -71,6 +72,8 @@ class SessionTable:
         self._on_close = list(on_close)
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._expiries: list[tuple[float, str]] = []
+        self.last_sweep_at: str | None = None
+        """When idle sessions were last looked for."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -208,6 +211,7 @@ class SessionTable:
 
     def sweep(self, status: TokenStatus) -> int:
         """Close the sessions of dead tokens, then idle and never used ones; how many."""
+        self.last_sweep_at = format_timestamp(self._wall())
         closed = self.close_dead_tokens(status)
         while self._expiries and self._expiries[0][0] < self._wall():
             heapq.heappop(self._expiries)

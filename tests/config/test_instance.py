@@ -257,9 +257,10 @@ def test_a_path_that_does_not_exist_is_warned_of(folder: Path) -> None:
 def test_a_mode_that_needs_git_is_refused_without_it(folder: Path, mode: str) -> None:
     (error,) = failures(folder, entry(f"history_mode: {mode}"))
     assert error.code == "GIT_NOT_INITIALIZED"
-    assert error.details == {"historyMode": mode, "modeSource": "project"}
+    project = {"project": "a"}
+    assert error.details == {"historyMode": mode, "modeSource": "project", **project}
     (error,) = failures(folder, entry(""), Settings(history_mode_default=mode))
-    assert error.details == {"historyMode": mode, "modeSource": "environment"}
+    assert error.details == {"historyMode": mode, "modeSource": "environment", **project}
 
 
 def test_git_and_other_problems_are_reported_together(folder: Path) -> None:

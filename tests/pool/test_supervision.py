@@ -17,6 +17,7 @@ from pool_bench import QUICK, Bench, Directory, gone, open_fifo, until
 from structlog.testing import capture_logs
 
 from maadd.pool import PoolPolicy, RestartLimits
+from maadd.pool.supervisor import State
 from maadd.protocol.errors import MaadError, MaadErrors
 from maadd.protocol.messages import HistorySettings
 
@@ -441,13 +442,125 @@ async def test_descriptors_stay_constant_over_starts_and_stops(open_bench: OpenB
         assert counts == counts[:1] * 4
 
 
-async def test_a_changed_configuration_is_used_by_the_next_start(open_bench: OpenBench) -> None:
+FEED = HistorySettings("feed", "feed", "project")
+
+
+def mode_of(bench: Bench) -> str:
+    (worker,) = bench.pool._workers.values()
+    return worker._config.history.effective_mode
+
+
+async def test_a_changed_configuration_restarts_a_worker_after_what_it_holds(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        old = bench.project()
+        gate = old.fifo("gate")
+        held = asyncio.ensure_future(bench.write(old, "put", after=gate, text="kept"))
+        await until(lambda: bench.pool.in_flight() == 1)
+        new = Directory("one", old.path, FEED)
+        restart = asyncio.ensure_future(bench.pool.restart_project(new, 20))
+        waiting = asyncio.ensure_future(bench.read(new, "echo"))
+        await asyncio.to_thread(open_fifo, gate)
+        await restart
+        assert (await held).ok
+        assert (await waiting).ok
+        assert mode_of(bench) == "feed"
+        assert old.lines("written") == ["kept"]
+        assert bench.pool.snapshot(new).restarts == 0
+        # A call that chose the project before the change does not bring the old one back.
+        await bench.read(old, "echo")
+        os.kill(pid_of(bench, old), signal.SIGKILL)
+        await until(lambda: bench.pool.snapshot(new).restarts == 1)
+        assert (await bench.read(old, "echo")).ok
+        assert mode_of(bench) == "feed"
+
+
+async def test_a_changed_configuration_starts_no_worker(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         old = bench.project()
         await bench.read(old, "echo")
         await bench.pool.stop_project("one")
-        new = Directory("one", old.path, HistorySettings("feed", "feed", "project"))
-        await bench.read(new, "echo")
-        (worker,) = bench.pool._workers.values()
-        assert worker._config.history.effective_mode == "feed"
-        assert worker.identity == b"one#2"
+        await bench.pool.restart_project(Directory("one", old.path, FEED), 5)
+        assert bench.pool.snapshot(old).state == "absent"
+        await bench.read(old, "echo")
+        assert mode_of(bench) == "feed"
+
+
+async def test_a_removed_project_finishes_what_it_holds_and_takes_no_more(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        gate = project.fifo("gate")
+        held = asyncio.ensure_future(bench.write(project, "put", after=gate, text="kept"))
+        await until(lambda: bench.pool.in_flight() == 1)
+        pid = pid_of(bench, project)
+        supervisor = bench.pool._supervisors["one"]
+        removal = asyncio.ensure_future(bench.pool.remove_project("one", 20))
+        await until(lambda: supervisor.state is State.DRAINING)
+        late = await error_of(supervisor.ready(5))
+        assert late.code == "PROJECT_UNKNOWN"
+        await asyncio.to_thread(open_fifo, gate)
+        await removal
+        assert (await held).ok
+        await gone(pid)
+        assert bench.pool.snapshots() == {}
+
+
+async def test_a_call_that_waits_for_the_start_of_a_removed_project_is_told(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        project.behave(f"slow {project.fifo('hold')}")
+        waiting = asyncio.ensure_future(error_of(bench.pool.ensure_ready(project, 20)))
+        await until(lambda: project.lines("starts"))
+        await bench.pool.remove_project("one", 5)
+        assert (await waiting).code == "PROJECT_UNKNOWN"
+
+
+async def test_a_removed_project_that_holds_on_is_killed(open_bench: OpenBench) -> None:
+    async with open_bench(policy(term_s=0.2)) as bench:
+        project = bench.project()
+        gate = project.fifo("gate")
+        held = asyncio.ensure_future(error_of(bench.write(project, "put", after=gate)))
+        await until(lambda: bench.pool.in_flight() == 1)
+        await bench.pool.remove_project("one", 0.1)
+        assert (await held).code == "WORKER_LOST"
+
+
+async def test_a_directory_moves_to_another_name_once_its_worker_is_gone(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        old = bench.project()
+        gate = old.fifo("gate")
+        held = asyncio.ensure_future(bench.write(old, "put", after=gate, text="kept"))
+        await until(lambda: bench.pool.in_flight() == 1)
+        removal = asyncio.ensure_future(bench.pool.remove_project("one", 20))
+        new = Directory("two", old.path)
+        waiting = asyncio.ensure_future(bench.read(new, "echo"))
+        await until(lambda: "two" in bench.pool.snapshots())
+        assert len(old.lines("starts")) == 1
+        await asyncio.to_thread(open_fifo, gate)
+        await removal
+        assert (await held).ok
+        assert (await waiting).ok
+        assert len(old.lines("starts")) == 2
+
+
+async def test_chosen_idle_workers_are_closed_and_busy_ones_are_not(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        first, second, third = (bench.project(name) for name in ("one", "two", "three"))
+        for project in (first, second, third):
+            await bench.read(project, "echo")
+        gate = second.fifo("gate")
+        held = asyncio.ensure_future(bench.write(second, "put", after=gate, text="kept"))
+        await until(lambda: bench.pool.in_flight() == 1)
+        assert [worker.project for worker in bench.pool.idle_workers()] == ["one", "three"]
+        assert await bench.pool.evict({"one", "two"}) == ["one"]
+        assert bench.pool.snapshot(first).state == "absent"
+        assert bench.pool.snapshot(third).state == "ready"
+        await asyncio.to_thread(open_fifo, gate)
+        assert (await held).ok
