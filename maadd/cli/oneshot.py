@@ -34,6 +34,10 @@ class OneShot:
     def call(self, tool: str, args: Mapping[str, Any]) -> Any:
         """The `data` of a tool's answer; its advice goes to `warn`. Raises MaadErrors."""
         spec = TOOLS[tool]
+        try:
+            kind = spec.kind_of(check_arguments(spec, dict(args)))
+        except MaadError as failure:
+            raise MaadErrors([failure]) from failure
         call = Call(
             request_id=str(uuid.uuid4()),
             tool=tool,
@@ -42,7 +46,7 @@ class OneShot:
             session_id=_SESSION,
             generation=0,
             deadline_ms=_DEADLINE_MS,
-            is_write=spec.kind_of(check_arguments(spec, dict(args))) is ToolKind.WRITE,
+            is_write=kind is ToolKind.WRITE,
         )
         if tool == "maad_instructions":
             # It works on files alone; the guard against an empty index is for servers.

@@ -103,7 +103,8 @@ def make_repository(root: str, settings: Settings, created: Collection[str]) -> 
     `created` is what this run has made: pointers that a person had written are theirs to commit.
     The abbreviated id of the commit. Raises GIT_ERROR.
     """
-    names = [*_TRACKED, *(path for _, path in MANIFEST), *(set(POINTERS) & set(created))]
+    pointers = [name for name in POINTERS if name in created]
+    names = [*_TRACKED, *(path for _, path in MANIFEST), *pointers]
     tracked = [name for name in names if os.path.lexists(os.path.join(root, name))]
     _git(root, ["init", "--quiet", "--initial-branch=main"])
     # Records are small files written one at a time: speed counts, not the last byte.

@@ -36,7 +36,7 @@ from maadd_worker.index.empty_guard import index_state, unindexed_files
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index, IndexReader
 from maadd_worker.instructions.files import InstructionFiles
-from maadd_worker.instructions.refresh import RefreshContext, check_refresh, refresh
+from maadd_worker.instructions.refresh import RefreshContext, check_refresh
 from maadd_worker.instructions.scaffold import Notice, bind_notices, scaffold
 from maadd_worker.outcome import Outcome, boundary_audit, with_warnings
 from maadd_worker.read.context import IntegritySweep, ReadContext
@@ -47,7 +47,6 @@ from maadd_worker.schema.model import ModelRefresh, load_model, refresh_model, s
 from maadd_worker.write.admission import Admission, now_ms
 from maadd_worker.write.answer import (
     bulk_reply,
-    durability,
     event_of,
     failure_reply,
     replay_reply,
@@ -58,6 +57,7 @@ from maadd_worker.write.bulk.tools import BULK_WRITES, run_bulk
 from maadd_worker.write.context import WriteContext, commit_identity
 from maadd_worker.write.group import Execution, execute_group
 from maadd_worker.write.idempotency import AnswerStore, StoredAnswer
+from maadd_worker.write.instructions import refresh_instructions
 from maadd_worker.write.planner import RECORD_WRITES, Member, next_group
 from maadd_worker.write.recovery import recover
 from maadd_worker.write.reindex import reindex, reindex_outcome
@@ -340,8 +340,7 @@ class Engine:
         try:
             self._refuse_empty(call.tool)
             if call.tool == "maad_instructions":
-                role = Role(call.role)
-                check_refresh(role, self._config.project, read_only=self.read_only)
+                check_refresh(Role(call.role), self._config.project, read_only=self.read_only)
         except MaadError as failure:
             return failure
         if self.read_only and not _changes_nothing(call):
@@ -477,14 +476,7 @@ class Engine:
         context = RefreshContext(
             self._root, self._instructions, self._history, identity, self._settings.fsync
         )
-        done = refresh(context, args)
-        if done.history is None:
-            return Outcome(done.data)
-        mode = self._config.history.effective_mode
-        meta = durability(done.data, done.history, self._history.pending_writes, mode)
-        written = done.data["written"]
-        audit = boundary_audit(done.history.sha) | {"files": written} if written else None
-        return Outcome(done.data, meta=meta, audit=audit)
+        return refresh_instructions(context, args, self._config.history.effective_mode)
 
     def _reload(self) -> Outcome:
         """Read registry and schemas anew; what does not load leaves everything as it was."""
