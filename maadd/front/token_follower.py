@@ -33,8 +33,8 @@ _WATCH_RECHECK_MS = 2_000
 """How long a watch goes on without asking whether its folder is still the same."""
 
 
-class TokensReloaded(msgspec.Struct, frozen=True, rename="camel"):
-    """What a reload of the registry came to; with an `error` the old tokens go on."""
+class TokensReloaded(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a reload of the registry came to; after an `error` the old tokens go on."""
 
     reloaded: bool
     total: int
@@ -117,6 +117,15 @@ class TokenFollower:
         """Close the sessions of tokens that a change of our own ended, all but `keep`."""
         self._sessions.close_dead_tokens(self._registry.death_of, keep=keep)
 
+    def audit_expiries(self, now: float) -> None:
+        """One audit line for each token that expired since the last time, until `now` (epoch
+        seconds)."""
+        since, self._expired_until = self._expired_until, now
+        for record in self._registry.records():
+            if record.revoked_at is None and since <= expiry_of(record) < now:
+                fields = {"token_id": record.id, "expired_at": record.expires_at}
+                self._audit("token_expired", fields)
+
     def _audit_changes(
         self, before: Mapping[str, TokenRecord], after: tuple[TokenRecord, ...]
     ) -> None:
@@ -138,11 +147,7 @@ class TokenFollower:
     async def _note_expiries(self) -> None:
         while True:
             await asyncio.sleep(_EXPIRY_CHECK_S)
-            since, self._expired_until = self._expired_until, time.time()
-            for record in self._registry.records():
-                if record.revoked_at is None and since <= expiry_of(record) < self._expired_until:
-                    fields = {"token_id": record.id, "expired_at": record.expires_at}
-                    self._audit("token_expired", fields)
+            self.audit_expiries(time.time())
 
     async def _watch(self) -> None:
         while True:

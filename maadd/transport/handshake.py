@@ -138,12 +138,14 @@ class HandshakeEndpoint:
         if self._state.draining:
             raise RefusedError(DRAINING)
         address = remote_address(incoming.scope, incoming.head, self._settings.trust_proxy)
-        binding = self._pinned_binding(incoming, address)
+        self._pinned_binding(incoming, address)
         notices = NoticeQueue(self._settings.notify_queue)
         peer = Peer(self._face, notices)
         answer = await peer.answer(request)
         extra: list[tuple[bytes, bytes]] = []
         if peer.initialized:
+            # Asked again: a reload may have removed the pinned project meanwhile.
+            binding = self._pinned_binding(incoming, address)
             session = self._open(incoming, address, notices, binding)
             peer.join(session)
             extra.append((SESSION_ID, session.id.encode()))
@@ -175,8 +177,9 @@ class HandshakeEndpoint:
         try:
             return bind_pinned(name, lowered, self._state.instance, incoming.token)
         except MaadError as error:
-            self._log.info("pin_rejected", remote_addr=address, code=error.code, project=name)
-            raise RefusedError(refusal(error.code, error.message)) from None
+            code = "PIN_PROJECT_NOT_FOUND" if error.code == "PROJECT_UNKNOWN" else error.code
+            self._log.info("pin_rejected", remote_addr=address, code=code, project=name)
+            raise RefusedError(refusal(code, error.message)) from None
 
     async def _stream(self, incoming: Incoming, session: Session) -> None:
         head, reply, notices = incoming.head, incoming.reply, session.notices

@@ -19,6 +19,7 @@ from maadd.auth.boot import check_bootable
 from maadd.auth.issue import TokenSpec
 from maadd.auth.record import ProjectGrant, TokenRecord, expiry_of, hash_plaintext, token_state
 from maadd.auth.registry import RegistryCounts, TokenRegistry
+from maadd.auth.scope import Requester
 from maadd.auth.tokens_file import file_stamp
 from maadd.protocol.errors import MaadError
 from maadd.protocol.roles import Role
@@ -411,3 +412,68 @@ def test_what_root_writes_stays_readable_for_the_owner_of_the_instance(tmp_path:
     for path in (root / "_auth", root / "_auth" / "tokens.yaml", root / "_auth" / "tokens.lock"):
         status = path.stat()
         assert (status.st_uid, status.st_gid) == (4242, 4343)
+
+
+def requester(record: TokenRecord) -> Requester:
+    return Requester(record, ("permits",))
+
+
+@pytest.mark.parametrize("operation", ["revoke", "rotate"])
+def test_a_token_out_of_reach_is_as_good_as_unknown(tokens_path: Path, operation: str) -> None:
+    registry = load(tokens_path)
+    root = registry.issue(ADMIN).record
+    small = registry.issue(TokenSpec(Role.ADMIN, (ProjectGrant("permits"),))).record
+    change = getattr(registry, operation)
+    texts = []
+    for token_id in (root.id, "tok-000000000000"):
+        with pytest.raises(MaadError) as caught:
+            change(token_id, requester=requester(small))
+        texts.append((code(caught), caught.value.message, caught.value.details))
+    assert texts[0] == texts[1]
+    assert texts[0][0] == "TOKEN_NOT_FOUND"
+    assert change(small.id, requester=requester(small))
+
+
+def test_what_is_beyond_the_issuer_is_not_issued(tokens_path: Path) -> None:
+    registry = load(tokens_path)
+    small = registry.issue(TokenSpec(Role.ADMIN, (ProjectGrant("permits"),))).record
+    with pytest.raises(MaadError) as caught:
+        registry.issue(ADMIN, requester=requester(small))
+    assert code(caught) == "TOKEN_PROJECT_FORBIDDEN"
+    assert registry.records() == (small,)
+
+
+def test_a_rotation_never_hands_out_more_time_than_the_caller_has(tokens_path: Path) -> None:
+    registry = load(tokens_path)
+    lasting = registry.issue(ADMIN).record
+    ending = registry.issue(msgspec.structs.replace(ADMIN, expires_at="2099-01-01")).record
+    with pytest.raises(MaadError) as caught:
+        registry.rotate(lasting.id, requester=requester(ending))
+    assert code(caught) == "ROLE_UPGRADE_DENIED"
+    own = registry.rotate(ending.id, requester=requester(ending)).record
+    assert own.expires_at == ending.expires_at
+
+
+def test_a_caller_that_another_process_revoked_changes_nothing(tokens_path: Path) -> None:
+    registry = load(tokens_path)
+    caller = registry.issue(ADMIN).record
+    other = registry.issue(READER).record
+    load(tokens_path).revoke(caller.id)
+    with pytest.raises(MaadError) as caught:
+        registry.revoke(other.id, requester=requester(caller))
+    assert code(caught) == "TOKEN_REVOKED"
+    assert load(tokens_path).find(other.id) == other
+
+
+def test_a_rehearsal_judges_and_writes_nothing(tokens_path: Path) -> None:
+    registry = load(tokens_path)
+    root = registry.issue(ADMIN).record
+    written = tokens_path.read_bytes()
+    registry.issue(READER, rehearse=True)
+    registry.rotate(root.id, rehearse=True)
+    registry.revoke(root.id, rehearse=True)
+    with pytest.raises(MaadError) as caught:
+        registry.revoke(root.id, keep_last_admin=True, rehearse=True)
+    assert code(caught) == "LAST_ADMIN_TOKEN"
+    assert tokens_path.read_bytes() == written
+    assert registry.records() == (root,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,24 +13,32 @@ import msgspec
 import pytest
 import structlog
 
+from maadd.auth.record import TokenRecord
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
+from maadd.pipeline.front_tools import EnginelessHandler
+from maadd.pipeline.heavy import FreeMemory, HeavyGuard, heavy_limits
 from maadd.pipeline.limits import Limiter, LimitSettings
 from maadd.pipeline.pipeline import Pipeline
 from maadd.protocol.messages import Call, HistorySettings, Reply
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import registered_tools
 from maadd.sessions.notices import NoticeQueue
-from maadd.sessions.session import Session
+from maadd.sessions.session import Binding, BindingSource, Mode, Session
 from maadd.sessions.table import SessionLimits, SessionTable
 
 
 class Worker:
-    """Stands for the pool: `answers` are handed out in turn, then an empty success."""
+    """Stands for the pool: `answers` are handed out in turn, then an empty success.
+
+    With `hold` calls are answered when it is set; `arrived` tells of each call.
+    """
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.answers: list[Reply] = []
+        self.hold: asyncio.Event | None = None
+        self.arrived: asyncio.Queue[Call] = asyncio.Queue()
 
     async def ensure_ready(self, project: ProjectConfig, timeout_s: float) -> None:
         """Always ready."""
@@ -44,7 +53,12 @@ class Worker:
         on_end: Callable[[], None],
     ) -> Reply:
         self.calls.append(call)
-        on_end()
+        self.arrived.put_nowait(call)
+        try:
+            if self.hold is not None:
+                await self.hold.wait()
+        finally:
+            on_end()
         if self.answers:
             return msgspec.structs.replace(self.answers.pop(0), request_id=call.request_id)
         return Reply(call.request_id, ok=True, body=b"{}")
@@ -53,6 +67,7 @@ class Worker:
 @dataclass
 class State:
     instance: Instance
+    generation: int = 1
     draining: bool = False
 
 
@@ -81,22 +96,43 @@ class Bench:
             ),
             lambda: self.now,
         )
-        sessions = SessionTable(SessionLimits(9, 9, 1800.0), log)
-        self.session: Session = sessions.open(
-            "s1", transport="stdio", notices=NoticeQueue(4), token=None
-        )
+        self._sessions = SessionTable(SessionLimits(9, 9, 1800.0), log)
+        self.session = self.open("s1")
+        self.state = State(instance)
+        self.free = FreeMemory(None, None)
+        self.heavy = HeavyGuard(heavy_limits(settings), lambda: self.now)
+        self.audited: list[dict[str, Any]] = []
+        self.engineless: dict[str, EnginelessHandler] = {}
         self.pipeline = Pipeline(
-            state=State(instance),
+            state=self.state,
             settings=settings,
             tools=registered_tools(),
-            sessions=sessions,
+            sessions=self._sessions,
             limiter=self.limiter,
+            heavy=self.heavy,
+            measure_memory=lambda project: self.free,
             pool=self.worker,  # type: ignore[arg-type]
-            engineless={},
+            engineless=self.engineless,
             merge_health=lambda caller, project, body: body or b"{}",
             log=log,
-            audit=lambda event, fields: None,
+            audit=lambda event, fields: self.audited.append({"event": event, **fields}),
         )
+
+    def open(self, session_id: str, token: TokenRecord | None = None) -> Session:
+        """One more session."""
+        return self._sessions.open(
+            session_id, transport="http", notices=NoticeQueue(4), token=token
+        )
+
+    @staticmethod
+    def lowered_binding() -> Binding:
+        """The binding of a session that asked for no more than to read."""
+        return Binding(Mode.SINGLE, ("fleet",), Role.READER, BindingSource.CLIENT_TOOL)
+
+    async def ask(self, session: Session, tool: str, **args: Any) -> Any:
+        """The envelope of a call by that session."""
+        result = await self.pipeline.call(session, tool, args)
+        return msgspec.json.decode(result.text)
 
     def call(self, tool: str, **args: Any) -> Any:
         """The envelope of one call."""
@@ -112,6 +148,16 @@ class Bench:
 
 def _drop(_logger: object, _level: str, _event: dict[str, Any]) -> Any:
     raise structlog.DropEvent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs coroutine tests."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
 
 
 @pytest.fixture

@@ -1,0 +1,140 @@
+"""An instance on disk, its tokens, sessions and pool, and what they log and audit."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import uvloop
+
+from maadd.auth.issue import TokenSpec, parse_grants
+from maadd.auth.record import TokenRecord
+from maadd.auth.registry import TokenRegistry
+from maadd.config.instance import load_instance, synthesize_instance
+from maadd.config.settings import Settings
+from maadd.front.reload import Reloader
+from maadd.front.state import RunningFront
+from maadd.front.token_follower import TokenFollower
+from maadd.ops.notify import ServiceNotifier
+from maadd.pool import PoolPolicy, WorkerPool
+from maadd.protocol.roles import Role, parse_role
+from maadd.sessions.notices import NoticeQueue
+from maadd.sessions.session import Binding, BindingSource, Mode, Session
+from maadd.sessions.table import SessionLimits, SessionTable
+
+
+class Bench:
+    """Everything of a front but its transports and workers. Make it inside the event loop."""
+
+    def __init__(self, folder: Path, *projects: str, **settings: Any) -> None:
+        self.folder = folder
+        self.settings = Settings(**settings)
+        self.events: list[dict[str, Any]] = []
+        self.audited: list[dict[str, Any]] = []
+        self.closed: list[tuple[str, str]] = []
+        self.log = _log_into(self.events)
+        self.path = folder / "instance.yaml"
+        self.declare(*projects)
+        if projects:
+            instance = load_instance(str(self.path), self.settings)
+        else:
+            instance = synthesize_instance(str(folder), Role.ADMIN, self.settings)
+        self.state = RunningFront(instance)
+        self.sessions = SessionTable(
+            SessionLimits(100, 100, 1800.0),
+            self.log,
+            on_close=[lambda session, reason: self.closed.append((session.id, str(reason)))],
+        )
+        self.tokens = TokenRegistry.load(instance.tokens_path)
+        self.follower = self.follow()
+        self.pool = WorkerPool(
+            runtime_dir=str(folder),
+            endpoint="ipc:///nowhere",
+            control_endpoint=None,
+            settings=self.settings.worker(),
+            policy=PoolPolicy(),
+            on_event=lambda project, event: None,
+            log=self.log,
+        )
+        self.reloader = Reloader(
+            state=self.state,
+            settings=self.settings,
+            sessions=self.sessions,
+            pool=self.pool,
+            follower=self.follower if projects else None,
+            log=self.log,
+            audit=self.audit,
+            notifier=ServiceNotifier(None, None),
+        )
+
+    def declare(self, *projects: str, name: str = "office") -> None:
+        """Write the instance file; a project is `name`, `name:role` or `name:role:more yaml`."""
+        lines = [f"name: {name}", "projects:"]
+        for text in projects:
+            project, role, more = (*text.split(":", 2), "", "")[:3]
+            (self.folder / project).mkdir(exist_ok=True)
+            members = f"name: {project}, path: {self.folder / project}, role: {role or 'admin'}"
+            lines.append(f"  - {{{members}{', ' + more if more else ''}}}")
+        self.path.write_text("\n".join(lines) + "\n")
+
+    def follow(self, *, poll_s: float = 0, watch: bool = False) -> TokenFollower:
+        return TokenFollower(
+            self.tokens, self.sessions, self.log, self.audit, poll_s=poll_s, watch=watch
+        )
+
+    def audit(self, event: str, fields: dict[str, Any]) -> None:
+        self.audited.append({"event": event, **fields})
+
+    def issue(self, text: str, **members: str) -> TokenRecord:
+        """`admin *,vault:reader`: role and grants."""
+        role, grants = text.split(" ")
+        parsed = parse_role(role)
+        assert parsed is not None
+        return self.tokens.issue(TokenSpec(parsed, parse_grants(grants), **members)).record
+
+    def open(
+        self, session_id: str, *projects: str, token: TokenRecord | None = None, multi: bool = False
+    ) -> Session:
+        """A session bound to these projects."""
+        binding = None
+        if projects:
+            mode = Mode.MULTI if multi or len(projects) > 1 else Mode.SINGLE
+            binding = Binding(mode, projects, None, BindingSource.CLIENT_TOOL)
+        return self.sessions.open(
+            session_id, transport="http", notices=NoticeQueue(4), token=token, binding=binding
+        )
+
+    def logged(self, name: str) -> list[dict[str, Any]]:
+        """The lines of that name."""
+        return [event for event in self.events if event["event"] == name]
+
+
+def _log_into(events: list[dict[str, Any]]) -> Any:
+    def keep(_logger: object, level: str, event: dict[str, Any]) -> Any:
+        events.append({"level": level, **event})
+        raise structlog.DropEvent
+
+    return structlog.wrap_logger(
+        None, processors=[keep], wrapper_class=structlog.make_filtering_bound_logger(logging.INFO)
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Runs coroutine tests."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    uvloop.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
+@pytest.fixture
+def make_bench(tmp_path: Path) -> Callable[..., Bench]:
+    """`make_bench("alpha", "beta:writer", tokens_poll_ms=100)`."""
+    return lambda *projects, **settings: Bench(tmp_path, *projects, **settings)

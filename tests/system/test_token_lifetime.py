@@ -1,0 +1,212 @@
+"""Tokens of a running daemon: issued, rotated and revoked, by tool and by command (spec 04 §8,
+§7.3, §9.4)."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from daemon_bench import BIN, Client, Daemon, Instance, eventually, run
+
+
+class Stream:
+    """The standalone stream of a session."""
+
+    def __init__(self, client: Client, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        headers = {**client._headers, "Accept": "text/event-stream"}
+        self._connection.request("GET", "/mcp", headers=headers)
+        self._answer = self._connection.getresponse()
+        assert self._answer.status == 200
+
+    def read_to_the_end(self) -> bytes:
+        """All that still comes; returns when the server ends the stream."""
+        return self._answer.read()
+
+
+def auth(instance: Instance, *words: str) -> str:
+    command, *flags = words
+    return run(BIN / "maad", "auth", command, f"--instance={instance.path}", *flags).strip()
+
+
+def bound(daemon: Daemon, token: str) -> Client:
+    client = daemon.client(token)
+    client.ok("maad_use_project", name="main")
+    return client
+
+
+def token_id(client: Client) -> str:
+    found: str = client.ok("maad_current_session")["token"]["tokenId"]
+    return found
+
+
+PING = {"jsonrpc": "2.0", "id": 77, "method": "ping"}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"MAAD_TOKENS_POLL_MS": "0"},
+        {"MAAD_WATCH": "off", "MAAD_TOKENS_POLL_MS": "200"},
+    ],
+    ids=["watch alone", "poll alone"],
+)
+def test_a_revocation_by_command_ends_the_open_stream(
+    instance: Instance, start: Any, settings: dict[str, str]
+) -> None:
+    victim = auth(instance, "issue-token", "--role=reader", "--projects=*")
+    daemon = start(instance, **settings)
+    client = bound(daemon, victim)
+    other = bound(daemon, instance.token)
+    stream = Stream(client, daemon.wait_until_listening())
+    auth(instance, "revoke-token", f"--id={token_id(client)}")
+    assert b"data" not in stream.read_to_the_end()
+    assert client.post(PING)[0] == 401
+    assert other.ok("maad_summary")["totalDocuments"] == 20
+
+
+def test_the_life_of_a_token(instance: Instance, start: Any) -> None:
+    daemon = start(instance)
+    admin = bound(daemon, instance.token)
+    port = daemon.wait_until_listening()
+
+    issued = admin.ok("maad_issue_token", role="writer", projects=[{"name": "main"}], userId="u-1")
+    first = bound(daemon, issued["plaintext"])
+    assert token_id(first) == issued["record"]["id"]
+    created = first.call("maad_create", docType="note", fields={"title": "By user"})
+    assert created["ok"]
+    assert "user: u-1" in run("git", "log", "-1", "--format=%b", cwd=instance.project)
+    stream = Stream(first, port)
+
+    rotated = admin.ok("maad_rotate_token", id=issued["record"]["id"])
+    stream.read_to_the_end()
+    assert first.post(PING)[0] == 401
+    # The new bearer is another principal: it never resumes the old session.
+    intruder = Client(port, rotated["plaintext"])
+    intruder._headers["Mcp-Session-Id"] = first._headers["Mcp-Session-Id"]
+    assert intruder.post(PING)[0] == 404
+    second = bound(daemon, rotated["plaintext"])
+
+    shown = admin.ok("maad_show_token", id=rotated["record"]["id"])
+    assert shown["record"] == rotated["record"]
+    listed = admin.ok("maad_list_tokens")
+    assert (listed["total"], listed["activeCount"], len(listed["tokens"])) == (3, 2, 2)
+
+    stream = Stream(second, port)
+    revoked = admin.ok("maad_revoke_token", id=rotated["record"]["id"])
+    assert revoked["record"]["revokedAt"]
+    stream.read_to_the_end()
+    assert second.post(PING)[0] == 401
+
+    daemon.stop()
+    log = daemon.log
+    for secret in (instance.token, issued["plaintext"], rotated["plaintext"]):
+        assert secret not in log
+    audited = [line for line in map(json.loads, log.splitlines()) if line.get("channel") == "audit"]
+    events = [line["msg"] for line in audited if line["msg"].startswith("token_")]
+    assert events == ["token_issued", "token_rotated", "token_revoked"]
+    actors = {line["actor_token_id"] for line in audited if line["msg"].startswith("token_")}
+    assert actors == {listed["tokens"][0]["id"]}
+
+
+def test_a_caller_that_ends_its_own_token_still_gets_its_answer(
+    instance: Instance, start: Any
+) -> None:
+    spare = auth(instance, "issue-token", "--role=admin", "--projects=*")
+    daemon = start(instance)
+    admin, also = bound(daemon, instance.token), bound(daemon, instance.token)
+    stream = Stream(also, daemon.wait_until_listening())
+    rotated = admin.ok("maad_rotate_token", id=token_id(admin))
+    stream.read_to_the_end()
+    assert admin.post(PING)[0] == 401
+    assert bound(daemon, rotated["plaintext"]).ok("maad_summary")
+    assert bound(daemon, spare).ok("maad_list_tokens")["activeCount"] == 2
+
+
+def test_an_unknown_token_and_one_out_of_reach_are_answered_alike(
+    instance: Instance, start: Any
+) -> None:
+    narrow = auth(instance, "issue-token", "--role=admin", "--projects=main")
+    daemon = start(instance)
+    wide, client = bound(daemon, instance.token), bound(daemon, narrow)
+    root = token_id(wide)
+    for tool in ("maad_show_token", "maad_revoke_token", "maad_rotate_token"):
+        assert client.call(tool, id=root) == client.call(tool, id="tok-000000000000")
+    assert client.ok("maad_list_tokens")["total"] == 1
+    error = client.call("maad_issue_token", role="admin", projects=[{"name": "*"}])["errors"][0]
+    assert error["code"] == "TOKEN_PROJECT_FORBIDDEN"
+    assert wide.call("maad_revoke_token", id=root)["errors"][0]["code"] == "LAST_ADMIN_TOKEN"
+
+
+def test_token_tools_need_admin_everywhere_and_no_session(instance: Instance, start: Any) -> None:
+    daemon = start(instance)
+    unbound = daemon.client(instance.token)
+    assert unbound.call("maad_list_tokens")["errors"][0]["code"] == "SESSION_UNBOUND"
+    unbound.ok("maad_use_project", name="main", **{"as": "reader"})
+    error = unbound.call("maad_list_tokens")["errors"][0]
+    assert (error["code"], error["details"]) == ("INSUFFICIENT_ROLE", {"project": "main"})
+
+
+def test_a_server_in_dry_run_mode_changes_no_token(instance: Instance, start: Any) -> None:
+    admin = bound(start(instance, "--dry-run"), instance.token)
+    registry = instance.path.parent / "_auth/tokens.yaml"
+    before = Path(registry).read_bytes()
+    arguments = {"role": "reader", "projects": [{"name": "main"}], "agentId": "a"}
+    assert admin.call("maad_issue_token", **arguments) == {
+        "ok": True,
+        "dryRun": True,
+        "tool": "maad_issue_token",
+        "wouldExecute": arguments,
+    }
+    assert admin.call("maad_rotate_token", id=token_id(admin))["dryRun"] is True
+    assert admin.call("maad_show_token", id="tok-0")["errors"][0]["code"] == "TOKEN_NOT_FOUND"
+    assert registry.read_bytes() == before
+
+
+def test_the_guard_and_the_watch_are_in_health(instance: Instance, start: Any) -> None:
+    daemon = start(instance, MAAD_HEAVY_OP_MIN_FREE_HEAP_MB="0", MAAD_WORKER_MEMORY_MB="4096")
+    admin = bound(daemon, instance.token)
+    admin.ok("maad_summary")
+    runtime = admin.ok("maad_health")["runtime"]
+    guard = runtime["heavyOpGuard"]
+    assert (guard["enabled"], guard["minFreeHeapMb"], guard["maxConcurrent"]) == (True, 0, 4)
+    assert (guard["inFlight"], guard["shedTotal"], guard["breakerOpen"]) == (0, 0, False)
+    pressure = runtime["memoryPressure"]
+    assert (pressure["enabled"], pressure["intervalMs"]) == (True, 60_000)
+    assert pressure["heapCapMb"] == 4096.0
+    assert pressure["lastSampleAt"]
+    assert pressure["rssMb"] > 10
+
+
+def test_a_heavy_tool_without_memory_is_refused(instance: Instance, start: Any) -> None:
+    # The worker alone uses more than all but one MiB of what it may.
+    daemon = start(instance, MAAD_WORKER_MEMORY_MB="4096", MAAD_HEAVY_OP_MIN_FREE_HEAP_MB="4095")
+    admin = bound(daemon, instance.token)
+    for _ in range(3):
+        error = admin.call("maad_summary")["errors"][0]
+        assert (error["code"], error["details"]["reason"]) == ("OVERLOADED", "free_heap")
+        assert error["details"]["minFreeMb"] == 4095
+    error = admin.call("maad_reindex")["errors"][0]
+    assert error["details"]["reason"] == "breaker_open"
+    assert 0 < error["details"]["retryAfterMs"] <= 5000
+    assert admin.ok("maad_get", docId="nte-1")
+    guard = admin.ok("maad_health")["runtime"]["heavyOpGuard"]
+    assert (guard["breakerOpen"], guard["shedTotal"]) == (True, 3)
+
+
+def test_idle_workers_are_closed_under_pressure(instance: Instance, start: Any) -> None:
+    daemon = start(
+        instance,
+        MAAD_WORKER_MEMORY_MB="4096",
+        MAAD_MEMORY_PRESSURE_RATIO="0.001",
+        MAAD_MEMORY_PRESSURE_INTERVAL_MS="50",
+    )
+    admin = bound(daemon, instance.token)
+    assert admin.ok("maad_get", docId="nte-1")
+    assert eventually(lambda: '"msg":"workers_evicted"' in daemon.log)
+    assert '"operation":"memory_pressure"' in daemon.log
+    # The next call starts it again.
+    assert admin.ok("maad_get", docId="nte-2")
