@@ -90,6 +90,7 @@ class Front:
         try:
             self._tokens = self._load_tokens()
             pool = self._make_pool(runtime)
+            pool.serve(instance.projects)
             await pool.start()
             try:
                 return await self._serve(pool)
