@@ -162,7 +162,15 @@ class Front:
             )
         )
         health = FrontHealth(
-            state, settings, sessions, counts, pool, heavy, pressure, reloader.counts
+            state,
+            settings,
+            sessions,
+            counts,
+            pool,
+            heavy,
+            pressure,
+            reloader.counts,
+            self._follower,
         )
         role = None if state.instance.source == "file" else settings.role
         pipeline = Pipeline(
@@ -295,7 +303,8 @@ class Front:
         )
 
         def opened(session: Session) -> None:
-            counts.opened(time.time())
+            if not session.permanent:
+                counts.opened(time.time())
             fields: dict[str, Any] = {
                 "session_id": session.id,
                 "remote_addr": session.remote_addr,
@@ -307,7 +316,8 @@ class Front:
             self._audit.write("session_open", **fields)
 
         def closed(session: Session, reason: CloseReason) -> None:
-            counts.closed(time.time())
+            if not session.permanent:
+                counts.closed(time.time())
             limiter.forget_session(session.id)
             self._audit.write(
                 "session_close",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,16 +118,9 @@ class Reloader:
         failure of either."""
         self._notifier.reloading()
         try:
-            await self.reload_instance("sighup")
-        except MaadError as failure:
-            self._log.warning("sighup_reload_failed", code=failure.code, message=failure.message)
-        try:
+            await self._reload_or_log("sighup_reload_failed", self.reload_instance("sighup"))
             if self._follower is not None:
-                await self._follower.reload()
-        except MaadError as failure:
-            self._log.warning(
-                "sighup_tokens_reload_failed", code=failure.code, message=failure.message
-            )
+                await self._reload_or_log("sighup_tokens_reload_failed", self._follower.reload())
         finally:
             # Also after a refusal: a service manager waits for it (spec 04 §15).
             self._notifier.ready()
@@ -157,6 +150,12 @@ class Reloader:
             raise
         finally:
             self._busy = False
+
+    async def _reload_or_log(self, event: str, reloading: Awaitable[object]) -> None:
+        try:
+            await reloading
+        except MaadError as failure:
+            self._log.warning(event, code=failure.code, message=failure.message)
 
     async def _perform(self, source: str) -> InstanceReload:
         started = time.monotonic()

@@ -26,6 +26,7 @@ def test_the_guard_and_the_watch_are_in_health(instance: Instance, start: Any) -
     assert pressure["heapCapMb"] == 4096.0
     assert pressure["lastSampleAt"]
     assert pressure["rssMb"] > 10
+    assert runtime["tokenChanges"] == "watch"
 
 
 def test_a_heavy_tool_without_memory_is_refused(instance: Instance, start: Any) -> None:
