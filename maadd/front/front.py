@@ -90,6 +90,7 @@ class Front:
         try:
             self._tokens = self._load_tokens()
             pool = self._make_pool(runtime)
+            pool.serve(instance.projects)
             await pool.start()
             try:
                 return await self._serve(pool)
@@ -161,7 +162,15 @@ class Front:
             )
         )
         health = FrontHealth(
-            state, settings, sessions, counts, pool, heavy, pressure, reloader.counts
+            state,
+            settings,
+            sessions,
+            counts,
+            pool,
+            heavy,
+            pressure,
+            reloader.counts,
+            self._follower,
         )
         role = None if state.instance.source == "file" else settings.role
         pipeline = Pipeline(
@@ -294,7 +303,8 @@ class Front:
         )
 
         def opened(session: Session) -> None:
-            counts.opened(time.time())
+            if not session.permanent:
+                counts.opened(time.time())
             fields: dict[str, Any] = {
                 "session_id": session.id,
                 "remote_addr": session.remote_addr,
@@ -306,7 +316,8 @@ class Front:
             self._audit.write("session_open", **fields)
 
         def closed(session: Session, reason: CloseReason) -> None:
-            counts.closed(time.time())
+            if not session.permanent:
+                counts.closed(time.time())
             limiter.forget_session(session.id)
             self._audit.write(
                 "session_close",

@@ -17,6 +17,7 @@ from maadd.config.settings import Settings
 from maadd.front.memory_pressure import PressureGauge
 from maadd.front.reload import ReloadCounts
 from maadd.front.state import RunningFront
+from maadd.front.token_follower import TokenFollower
 from maadd.pipeline.heavy import HeavyGuard
 from maadd.pool.pool import WorkerPool
 from maadd.protocol.roles import Role
@@ -58,6 +59,7 @@ class FrontHealth:
         heavy: HeavyGuard,
         pressure: PressureGauge,
         reloads: ReloadCounts,
+        follower: TokenFollower | None,
     ) -> None:
         self._state = state
         self._settings = settings
@@ -67,6 +69,7 @@ class FrontHealth:
         self._heavy = heavy
         self._pressure = pressure
         self._reloads = reloads
+        self._follower = follower
         self.port: int | None = None
 
     def merge(self, caller: Caller, project: ProjectConfig, report: bytes | None) -> bytes:
@@ -87,6 +90,7 @@ class FrontHealth:
             "version": __version__,
             "memoryPressure": msgspec.to_builtins(self._pressure.snapshot()),
             "heavyOpGuard": msgspec.to_builtins(self._heavy.snapshot()),
+            "tokenChanges": None if self._follower is None else self._follower.mode,
         }
         data["worker"] = msgspec.to_builtins(self._pool.snapshot(project))
         return msgspec.json.encode(data)

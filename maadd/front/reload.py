@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,28 +104,26 @@ class Reloader:
         the tokens have been reloaded all the same.
         """
         tokens = None
+        self._notifier.reloading()
         try:
             done = await self.reload_instance("tool")
         finally:
             if self._follower is not None:
                 tokens = msgspec.to_builtins(await self._follower.try_reload(keep))
+            self._notifier.ready()
         return {**msgspec.to_builtins(done), "tokens": tokens}
 
     async def on_sighup(self) -> None:
         """Both parts, the tokens after the instance and whatever became of it; never raises a
         failure of either."""
+        self._notifier.reloading()
         try:
-            await self.reload_instance("sighup")
-        except MaadError as failure:
-            self._log.warning("sighup_reload_failed", code=failure.code, message=failure.message)
-        if self._follower is None:
-            return
-        try:
-            await self._follower.reload()
-        except MaadError as failure:
-            self._log.warning(
-                "sighup_tokens_reload_failed", code=failure.code, message=failure.message
-            )
+            await self._reload_or_log("sighup_reload_failed", self.reload_instance("sighup"))
+            if self._follower is not None:
+                await self._reload_or_log("sighup_tokens_reload_failed", self._follower.reload())
+        finally:
+            # Also after a refusal: a service manager waits for it (spec 04 §15).
+            self._notifier.ready()
 
     async def reload_instance(self, source: str) -> InstanceReload:
         """Take over what the instance file says now.
@@ -144,7 +142,6 @@ class Reloader:
             )
         self._busy = True
         self.counts.attempted += 1
-        self._notifier.reloading()
         self._log.info("instance_reload_start", source=source, phase="start")
         try:
             return await self._perform(source)
@@ -153,7 +150,12 @@ class Reloader:
             raise
         finally:
             self._busy = False
-            self._notifier.ready()
+
+    async def _reload_or_log(self, event: str, reloading: Awaitable[object]) -> None:
+        try:
+            await reloading
+        except MaadError as failure:
+            self._log.warning(event, code=failure.code, message=failure.message)
 
     async def _perform(self, source: str) -> InstanceReload:
         started = time.monotonic()
@@ -197,6 +199,7 @@ class Reloader:
     def _take_over(self, new: Instance, diff: InstanceDiff) -> ProjectFallout:
         """The one step: from here on every call sees the new table."""
         self._state.serve(new)
+        self._pool.serve(new.projects)
         for warning in new.warnings:
             self._log.warning("instance_warning", message=warning)
         return self._sessions.remove_projects(diff.removed)

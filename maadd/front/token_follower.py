@@ -72,6 +72,13 @@ class TokenFollower:
         self._watches = watch
         self._expired_until = time.time()
 
+    @property
+    def mode(self) -> str:
+        """How changes are seen: `watch`, only by `poll`, or `off`: not before a reload."""
+        if self._watches:
+            return "watch"
+        return "poll" if self._poll_s > 0 else "off"
+
     async def run(self) -> None:
         """Follow until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -159,6 +166,7 @@ class TokenFollower:
                     reason=error.strerror or type(error).__name__,
                     poll_ms=round(self._poll_s * 1000),
                 )
+                self._watches = False
                 return
 
     async def _watch_place(self, place: WatchedPlace) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from structlog.typing import FilteringBoundLogger
 
@@ -51,6 +51,7 @@ class WorkerPool:
         self._on_event = on_event
         self._log = log
         self._spawner = Spawner(runtime_dir, program)
+        self._served: Mapping[str, Project] | None = None
         self._supervisors: dict[str, Supervisor] = {}
         self._removed: dict[str, asyncio.Task[None]] = {}
         """By directory, the end of workers whose project is no longer served."""
@@ -96,6 +97,11 @@ class WorkerPool:
             await asyncio.to_thread(self._spawner.stop)
         self._router.close()
 
+    def serve(self, projects: Mapping[str, Project]) -> None:
+        """Serve these projects from now on: a call that chose another before is answered
+        PROJECT_UNKNOWN. Without a table any project is served."""
+        self._served = projects
+
     async def ensure_ready(self, project: Project, timeout_s: float) -> None:
         """Have the project's worker up within `timeout_s` seconds (spec 04 §6, step 11).
 
@@ -123,8 +129,14 @@ class WorkerPool:
         Errors: those of `ensure_ready`, OVERLOADED (reason `worker_queue`), REQUEST_TIMEOUT,
         WORKER_LOST, RECEIPT_ENGINE_NOT_READY. Failures of the tool are Replies.
         """
+        try:
+            supervisor = self._supervisor(project)
+        except MaadError:
+            if on_end is not None:
+                on_end()
+            raise
         return await run_call(
-            self._supervisor(project),
+            supervisor,
             call,
             is_write=is_write,
             timeout_s=timeout_s,
@@ -147,12 +159,12 @@ class WorkerPool:
             await supervisor.restart(project, drain_s, self._policy.term_s)
 
     async def remove_project(self, name: str, drain_s: float) -> None:
-        """Stop serving a project: its worker has `drain_s` seconds for what it holds, calls that
+        """End a project's worker for good: it has `drain_s` seconds for what it holds, calls that
         wait for it are answered PROJECT_UNKNOWN. Returns when the worker is gone."""
         supervisor = self._supervisors.pop(name, None)
         if supervisor is None:
             return
-        refusal = WireError("PROJECT_UNKNOWN", f"project {name!r} is no longer served")
+        refusal = _not_served(name).wire()
         ending = asyncio.create_task(supervisor.close(drain_s, self._policy.term_s, refusal))
         path = supervisor.project.path
         self._removed[path] = ending
@@ -258,6 +270,11 @@ class WorkerPool:
     # -- inside --------------------------------------------------------------------------
 
     def _supervisor(self, project: Project) -> Supervisor:
+        if self._served is not None:
+            served = self._served.get(project.name)
+            if served is None or served.path != project.path:
+                raise _not_served(project.name)
+            project = served
         supervisor = self._supervisors.get(project.name)
         if supervisor is None:
             if self._closing:
@@ -333,3 +350,7 @@ class WorkerPool:
             old.last_sweep_at,
         )
         return names
+
+
+def _not_served(name: str) -> MaadError:
+    return MaadError("PROJECT_UNKNOWN", f"project {name!r} is no longer served", {"project": name})

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 from typing import Any
 
 import msgspec
 import pytest
 
+from maadd.ops.notify import ServiceNotifier
 from maadd.protocol.arguments import InstanceReloadArgs
 from maadd.protocol.errors import MaadError
 from maadd.protocol.roles import Role
@@ -301,6 +303,23 @@ async def test_a_signal_reloads_both_and_logs_what_failed(make_bench: Any) -> No
     await bench.reloader.on_sighup()
     (line,) = bench.logged("sighup_tokens_reload_failed")
     assert line["code"] == "TOKENS_FILE_INVALID"
+
+
+@pytest.mark.parametrize("good", [True, False])
+async def test_the_service_manager_hears_of_every_reload(make_bench: Any, good: bool) -> None:
+    bench = make_bench("alpha")
+    address = str(bench.folder / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.settimeout(20)
+        bench.reloader._notifier = ServiceNotifier(address, None)
+        if not good:
+            bench.path.write_text("nonsense")
+        await bench.reloader.on_sighup()
+        first = manager.recv(4096).decode().split("\n")
+        assert first[0] == "RELOADING=1"
+        assert first[1].startswith("MONOTONIC_USEC=")
+        assert manager.recv(4096) == b"READY=1"
 
 
 async def test_a_repository_that_appeared_counts_as_another_policy(make_bench: Any) -> None:

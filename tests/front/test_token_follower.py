@@ -136,8 +136,14 @@ async def test_an_own_change_is_no_news(make_bench: Any) -> None:
 async def test_a_folder_that_cannot_be_watched_leaves_the_poll(make_bench: Any) -> None:
     bench = make_bench("alpha")
     bench.tokens.path = "/proc/no/_auth/tokens.yaml"
-    async with following(bench, WATCH):
-        await until(lambda: bench.logged("tokens_watch_unavailable"))
+    follower = bench.follow(poll_s=60, watch=True)
+    assert follower.mode == "watch"
+    task = asyncio.create_task(follower.run())
+    await until(lambda: bench.logged("tokens_watch_unavailable"))
+    assert follower.mode == "poll"
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert bench.follow(**{**POLL, "poll_s": 0}).mode == "off"
 
 
 async def test_reload_raises_what_is_wrong(make_bench: Any) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from pool_bench import QUICK, Bench, Directory, gone, open_fifo, until
+from pool_bench import QUICK, Bench, Directory, call_of, gone, open_fifo, until
 from structlog.testing import capture_logs
 
 from maadd.pool import PoolPolicy, RestartLimits
@@ -506,6 +506,32 @@ async def test_a_removed_project_finishes_what_it_holds_and_takes_no_more(
         assert (await held).ok
         await gone(pid)
         assert bench.pool.snapshots() == {}
+
+
+async def test_only_what_the_table_names_is_served(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        bench.pool.serve({"one": project})
+        await bench.read(project, "echo")
+        await bench.pool.stop_project("one")
+        moved = Directory("one", str(Path(project.path).parent))
+        stranger = Directory("two", project.path)
+        for unknown in (moved, stranger):
+            assert (await error_of(bench.read(unknown, "echo"))).code == "PROJECT_UNKNOWN"
+        # The table says how a project runs, whatever the caller remembers.
+        await bench.read(Directory("one", project.path, FEED), "echo")
+        assert mode_of(bench) == "audit"
+        bench.pool.serve({})
+        ends: list[bool] = []
+        refused = bench.pool.call(
+            project,
+            call_of("echo"),
+            is_write=False,
+            timeout_s=5,
+            on_end=lambda: ends.append(True),
+        )
+        assert (await error_of(refused)).code == "PROJECT_UNKNOWN"
+        assert ends == [True]
 
 
 async def test_a_call_that_waits_for_the_start_of_a_removed_project_is_told(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_bench import BIN, Client, Daemon, Instance, eventually, run
+from daemon_bench import BIN, Client, Daemon, Instance, run
 
 
 class Stream:
@@ -164,49 +164,3 @@ def test_a_server_in_dry_run_mode_changes_no_token(instance: Instance, start: An
     assert admin.call("maad_rotate_token", id=token_id(admin))["dryRun"] is True
     assert admin.call("maad_show_token", id="tok-0")["errors"][0]["code"] == "TOKEN_NOT_FOUND"
     assert registry.read_bytes() == before
-
-
-def test_the_guard_and_the_watch_are_in_health(instance: Instance, start: Any) -> None:
-    daemon = start(instance, MAAD_HEAVY_OP_MIN_FREE_HEAP_MB="0", MAAD_WORKER_MEMORY_MB="4096")
-    admin = bound(daemon, instance.token)
-    admin.ok("maad_summary")
-    runtime = admin.ok("maad_health")["runtime"]
-    guard = runtime["heavyOpGuard"]
-    assert (guard["enabled"], guard["minFreeHeapMb"], guard["maxConcurrent"]) == (True, 0, 4)
-    assert (guard["inFlight"], guard["shedTotal"], guard["breakerOpen"]) == (0, 0, False)
-    pressure = runtime["memoryPressure"]
-    assert (pressure["enabled"], pressure["intervalMs"]) == (True, 60_000)
-    assert pressure["heapCapMb"] == 4096.0
-    assert pressure["lastSampleAt"]
-    assert pressure["rssMb"] > 10
-
-
-def test_a_heavy_tool_without_memory_is_refused(instance: Instance, start: Any) -> None:
-    # The worker alone uses more than all but one MiB of what it may.
-    daemon = start(instance, MAAD_WORKER_MEMORY_MB="4096", MAAD_HEAVY_OP_MIN_FREE_HEAP_MB="4095")
-    admin = bound(daemon, instance.token)
-    for _ in range(3):
-        error = admin.call("maad_summary")["errors"][0]
-        assert (error["code"], error["details"]["reason"]) == ("OVERLOADED", "free_heap")
-        assert error["details"]["minFreeMb"] == 4095
-    error = admin.call("maad_reindex")["errors"][0]
-    assert error["details"]["reason"] == "breaker_open"
-    assert 0 < error["details"]["retryAfterMs"] <= 5000
-    assert admin.ok("maad_get", docId="nte-1")
-    guard = admin.ok("maad_health")["runtime"]["heavyOpGuard"]
-    assert (guard["breakerOpen"], guard["shedTotal"]) == (True, 3)
-
-
-def test_idle_workers_are_closed_under_pressure(instance: Instance, start: Any) -> None:
-    daemon = start(
-        instance,
-        MAAD_WORKER_MEMORY_MB="4096",
-        MAAD_MEMORY_PRESSURE_RATIO="0.001",
-        MAAD_MEMORY_PRESSURE_INTERVAL_MS="50",
-    )
-    admin = bound(daemon, instance.token)
-    assert admin.ok("maad_get", docId="nte-1")
-    assert eventually(lambda: '"msg":"workers_evicted"' in daemon.log)
-    assert '"operation":"memory_pressure"' in daemon.log
-    # The next call starts it again.
-    assert admin.ok("maad_get", docId="nte-2")
