@@ -57,10 +57,24 @@ def recount_inventory(connection) -> list[SubtypeCount]:
     return [SubtypeCount(*row) for row in rows]
 
 
+def recount_values(connection) -> list[tuple[str, str, str, int]]:
+    return connection.execute("""
+        SELECT primitive, subtype, value, count(*) FROM objects
+        JOIN documents USING (doc_id) WHERE deleted = 0
+        GROUP BY primitive, subtype, value ORDER BY primitive, subtype, value
+    """).fetchall()
+
+
 def check(project) -> None:
     connection = project.writer.connection
     assert read_counters(connection) == recount(connection)
     assert read_inventory(connection, 1000) == recount_inventory(connection)
+    values = connection.execute(
+        "SELECT primitive, subtype, value, objects FROM object_values ORDER BY 1, 2, 3"
+    )
+    assert values.fetchall() == recount_values(connection)
+    # Compares the text index with the values it is about; an error if they differ.
+    connection.execute("INSERT INTO object_text (object_text, rank) VALUES ('integrity-check', 1)")
     for doc_type, plan_type in (("task", "task"), ("member", "member")):
         fingerprint = project.plans.fingerprint(plan_type)
         current = connection.execute(

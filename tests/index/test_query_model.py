@@ -6,10 +6,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maadd_worker.index import pages
+from maadd_worker.index import pages, selections
 from maadd_worker.index.pages import query_page
 from maadd_worker.index.scope import build_scope
 from maadd_worker.index.sorting import resolve_sort
@@ -18,18 +19,16 @@ from maadd_worker.markdown.text import js_text
 TEXTS = ["a", "b", "B", "aa", "10", "9", "é", "%", "a_b"]
 NUMBERS = [-1, 0, 2, 2.5, 9, 10, 100]
 
-records = st.lists(
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "title": st.sampled_from(TEXTS),
-            "points": st.sampled_from(NUMBERS),
-            "labels": st.lists(st.sampled_from(TEXTS), max_size=3),
-            "scores": st.lists(st.sampled_from([*NUMBERS, "word"]), max_size=3),
-        },
-    ),
-    max_size=8,
+record = st.fixed_dictionaries(
+    {},
+    optional={
+        "title": st.sampled_from(TEXTS),
+        "points": st.sampled_from(NUMBERS),
+        "labels": st.lists(st.sampled_from(TEXTS), max_size=3),
+        "scores": st.lists(st.sampled_from([*NUMBERS, "word"]), max_size=3),
+    },
 )
+records = st.lists(record, max_size=8)
 values = st.sampled_from([*TEXTS, *NUMBERS])
 conditions = st.one_of(
     values,
@@ -143,27 +142,31 @@ def valid(given_filters: dict[str, Any]) -> bool:
             st.integers(0, 4),
             st.sampled_from([-1, 500]),
             st.sampled_from([0, 1000]),
+            st.sampled_from([0, 1000]),
+            st.one_of(st.none(), st.tuples(st.integers(0, 8), st.one_of(st.none(), record))),
         ),
         min_size=1,
         max_size=6,
     ),
 )
 def test_pages_equal_those_of_the_evaluator(make_project, found, queries):
-    with tempfile.TemporaryDirectory() as folder:
+    """Every way to a page, with and without columns, while records come, change and go."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(selections, "_ASKED", 0)
         project = make_project(Path(folder))
         reader = project.index.reader()
-        short_walk, listed = pages._SHORT_WALK, pages._LISTED
         try:
             stored = {}
-            for place, record in enumerate(found):
-                doc_id = f"tsk-{place}"
-                fields = {name: js_yaml(value) for name, value in record.items()}
-                if "title" not in record:
-                    fields["title"] = "null"
-                project.index_file(project.task(doc_id, **fields))
-                stored[doc_id] = record
-            for given_filters, field, descending, limit, offset, walk, length in queries:
-                pages._SHORT_WALK, pages._LISTED = walk, length
+            for place, one in enumerate(found):
+                store(project, stored, f"tsk-{place}", one)
+            for (
+                given_filters, field, descending, limit, offset, walk, length, sample, change
+            ) in queries:  # fmt: skip
+                patched.setattr(pages, "_SHORT_WALK", walk)
+                patched.setattr(pages, "_LISTED", length)
+                patched.setattr(pages, "_SAMPLE", sample)
+                if change is not None:
+                    store(project, stored, f"tsk-{change[0]}", change[1])
                 wanted = expected(stored, given_filters, field, descending)
                 scope = build_scope("task", given_filters, project.model)
                 sort = resolve_sort("task", field, "desc" if descending else "asc", project.model)
@@ -171,10 +174,21 @@ def test_pages_equal_those_of_the_evaluator(make_project, found, queries):
                 assert page.total == len(wanted)
                 assert [row.doc_id for row in page.rows] == wanted[offset : offset + limit]
         finally:
-            pages._SHORT_WALK, pages._LISTED = short_walk, listed
             reader.close()
             project.index.close()
             project.root.close()
+
+
+def store(project, stored: dict[str, Any], doc_id: str, one: dict[str, Any] | None) -> None:
+    """Give a record these fields, or remove it."""
+    if one is None:
+        with project.writer.transaction():
+            project.writer.remove_document(doc_id)
+        stored.pop(doc_id, None)
+        return
+    fields = {name: js_yaml(value) for name, value in one.items()}
+    project.index_file(project.task(doc_id, **{"title": "null", **fields}))
+    stored[doc_id] = one
 
 
 def js_yaml(value: Any) -> str:

@@ -203,9 +203,11 @@ CREATE INDEX idempotency_records_by_entry ON idempotency_records (principal, too
 
 CHILD_INDEXES: Mapping[str, str] = MappingProxyType(
     {
-        "objects_by_value": "objects (primitive, subtype, value, doc_id, source_line)",
+        "objects_by_value": "objects (primitive, subtype, value)",
+        # Whole edges, so that those to a record are read without a look at each source.
         "relationships_by_target":
-            "relationships (target_doc_id, relation_type, source_type, source_doc_id)",
+            "relationships (target_doc_id, source_doc_id, id, field, relation_type, source_line, "
+            "source_block_id, origin_kind, source_type)",
         "field_values_by_text":
             "field_values (doc_type, field_name, present, field_value, doc_id, extreme)",
         "field_values_by_number":

@@ -4,7 +4,8 @@ Three ways lead to the same page. *Walking* reads the sort index in order, tests
 against the scope and stops at the end of the page: best when many records match. When few do,
 all of them are *listed* in order once and kept until a record of the type changes. *Gathering*
 lists the records of the most selective filter and sorts them, for what no index holds in order.
-The total, kept in the same way, decides.
+The total, kept in the same way, decides; where each filter matches many records, columns in
+memory tell it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from maadd_worker.index.sorting import Sort
 
 _SAMPLE = 1000
 """Index entries looked at to compare the selectivity of filters."""
+
+_FEW = 300
+"""So many records at most are tested one by one, by their own rows."""
 
 _LISTED = 1000
 """So many matches at most are kept as a list."""
@@ -52,17 +56,20 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class _Matches(msgspec.Struct, frozen=True):
-    """How many records match, and the place of the filter that narrows best (None: no filter)."""
+    """How many records match, the place of the filter that narrows best (None: no filter), and
+    whether it alone leaves few. `doc_ids` are those of all matches, where they are known."""
 
     total: int
     driver: int | None
+    few: bool = False
+    doc_ids: tuple[str, ...] | None = None
 
 
 def count_matches(reader: IndexReader, scope: Scope) -> int:
     """How many live records are in the scope."""
     with reader.snapshot():
         state = read_type_state(reader.connection, scope.doc_type, "")
-        return _matches(reader, scope, state.documents, state.generation).total
+        return _matches(reader, scope, state, "").total
 
 
 def query_page(
@@ -88,7 +95,7 @@ def query_page(
         known = reader.recall(key, state.generation)
         if isinstance(known, Page):
             return known
-        matches = _matches(reader, scope, state.documents, state.generation)
+        matches = _matches(reader, scope, state, fingerprint)
         found: list[Position] = []
         if matches.total > offset:
             found = _positions(reader, scope, sort, state, matches, after, limit, offset)
@@ -121,33 +128,42 @@ def _positions(
     if in_order and (matches.driver is None or steps <= _SHORT_WALK):
         return _page(reader, *_walk(scope, sort, on_path, after), limit, offset)
     if matches.total <= _LISTED:
-        listed = _listed(reader, scope, sort, matches.driver, state.generation)
+        listed = _listed(reader, scope, sort, matches, state.generation)
         start = offset if after is None else offset + _place_behind(listed, sort, after)
         return listed[start : start + limit + 1]
     if in_order:
         return _page(reader, *_walk(scope, sort, on_path, after), limit, offset)
-    return _page(reader, *_gather(scope, sort, matches.driver, after), limit, offset)
+    return _page(reader, *_gather(scope, sort, matches, after), limit, offset)
 
 
-def _matches(reader: IndexReader, scope: Scope, documents: int, generation: int) -> _Matches:
+def _matches(reader: IndexReader, scope: Scope, state: TypeState, fingerprint: str) -> _Matches:
     if not scope.conditions:
-        return _Matches(documents, None)
+        return _Matches(state.documents, None)
     key = (scope.sql, scope.params)
-    known = reader.recall(key, generation)
+    known = reader.recall(key, state.generation)
     if isinstance(known, _Matches):
         return known
-    driver = _most_selective(reader, scope)
-    found = _Matches(_count(reader, scope, driver), driver)
-    reader.remember(key, generation, found)
+    driver, rows = _most_selective(reader, scope)
+    selection = None
+    if rows >= _SAMPLE:
+        selection = reader.selections.select(reader.connection, scope, state, fingerprint)
+    if selection is None:
+        few = rows <= _FEW
+        found = _Matches(_count(reader, scope, driver, few=few), driver, few)
+    elif selection.total <= _LISTED:
+        found = _Matches(selection.total, driver, doc_ids=tuple(selection.ids()))
+    else:
+        found = _Matches(selection.total, driver)
+    reader.remember(key, state.generation, found, cost=1 + len(found.doc_ids or ()))
     return found
 
 
-def _most_selective(reader: IndexReader, scope: Scope) -> int:
-    """The place of the condition that leaves the fewest records."""
+def _most_selective(reader: IndexReader, scope: Scope) -> tuple[int, int]:
+    """The place of the condition that leaves the fewest rows, and how many, up to `_SAMPLE`."""
     order = sorted(range(len(scope.conditions)), key=lambda place: scope.conditions[place].access)
     best, fewest = order[0], _SAMPLE
     if len(order) == 1:
-        return best
+        return best, fewest
     for place in order:
         condition = scope.conditions[place]
         if condition.access >= PRESENT:
@@ -158,13 +174,15 @@ def _most_selective(reader: IndexReader, scope: Scope) -> int:
         ).get
         if number < fewest:
             best, fewest = place, number
-    return best
+    return best, fewest
 
 
-def _count(reader: IndexReader, scope: Scope, driver: int) -> int:
+def _count(reader: IndexReader, scope: Scope, driver: int, *, few: bool) -> int:
     """Count over the rows of one condition; child rows exist for live records only."""
     sql, params = candidates(scope.conditions[driver], scope.doc_type)
-    tests, values = record_tests(scope.conditions, "o.doc_id", scope.doc_type, known=driver)
+    tests, values = record_tests(
+        scope.conditions, "o.doc_id", scope.doc_type, known=driver, few=few
+    )
     total = reader.connection.execute(
         f"""
         SELECT count(*) FILTER (WHERE o.extreme & {ALONE})
@@ -223,49 +241,66 @@ def _walk(
 
 
 def _gather(
-    scope: Scope, sort: Sort, driver: int | None, after: Position | None
+    scope: Scope, sort: Sort, matches: _Matches, after: Position | None
 ) -> tuple[str, list[Any]]:
     """The records that the driving condition lists, tested and sorted."""
-    params: list[Any] = []
-    join = ""
+    source, where = "documents d", "d.deleted = 0"
     columns = [f"d.{column}" for column in sort.key_columns]
+    source_params: list[Any] = []
+    params: list[Any] = []
+    driver = matches.driver
+    listed, values = "", list[Any]()
+    if matches.doc_ids is not None:
+        listed, values = (
+            "FROM (SELECT value AS doc_id FROM json_each(?)) v",
+            [_json(matches.doc_ids)],
+        )
+    elif driver is not None:
+        listed, values = candidates(scope.conditions[driver], scope.doc_type)
+    if driver is not None and (sort.is_field or not columns):
+        # Rows of values exist for live records of the type only.
+        source, where = f"(SELECT DISTINCT v.doc_id {listed}) d", "1"
+        source_params.extend(values)
+    else:
+        if scope.doc_type is not None:
+            where += " AND d.doc_type = ?"
+            params.append(scope.doc_type)
+        if driver is not None:
+            where += f" AND d.doc_id IN (SELECT v.doc_id {listed})"
+            params.extend(values)
     if sort.is_field:
-        join = (
+        source += (
             " LEFT JOIN field_values s ON s.doc_id = d.doc_id AND s.field_name = ? "
             f"AND s.extreme & {sort.extreme}"
         )
-        params.append(sort.key)
+        source_params.append(sort.key)
         # A record that was indexed under another schema may have no row that fits.
         rank, value = sort.key_columns
         empty = "0.0" if sort.numeric else "''"
         columns = [f"ifnull(s.{rank}, 0)", f"ifnull(s.{value}, {empty})"]
     columns.append("d.doc_id")
-    where = "d.deleted = 0"
-    if scope.doc_type is not None:
-        where += " AND d.doc_type = ?"
-        params.append(scope.doc_type)
-    if driver is not None:
-        sql, values = candidates(scope.conditions[driver], scope.doc_type)
-        where += f" AND d.doc_id IN (SELECT v.doc_id {sql})"
-        params.extend(values)
-    tests, values = record_tests(scope.conditions, "d.doc_id", scope.doc_type, known=driver)
+    tests, tested = "", list[Any]()
+    if matches.doc_ids is None:
+        tests, tested = record_tests(
+            scope.conditions, "d.doc_id", scope.doc_type, known=driver, few=matches.few
+        )
     behind, bound = _behind(sort, columns, after)
     sql = (
-        f"SELECT {', '.join(columns)} FROM documents d{join} "
+        f"SELECT {', '.join(columns)} FROM {source} "
         f"WHERE {where}{tests}{behind} ORDER BY {_order(sort, columns)}"
     )
-    return sql, [*params, *values, *bound]
+    return sql, [*source_params, *params, *tested, *bound]
 
 
 def _listed(
-    reader: IndexReader, scope: Scope, sort: Sort, driver: int | None, generation: int
+    reader: IndexReader, scope: Scope, sort: Sort, matches: _Matches, generation: int
 ) -> list[Position]:
     """All positions of a scope with few records, in order."""
     key = (scope.sql, scope.params, sort)
     known = reader.recall(key, generation)
     if isinstance(known, list):
         return known
-    sql, params = _gather(scope, sort, driver, None)
+    sql, params = _gather(scope, sort, matches, None)
     found = reader.connection.execute(sql, params).fetchall()
     reader.remember(key, generation, found, cost=1 + len(found))
     return found
@@ -281,8 +316,12 @@ def _page(
 
 
 def _rows(reader: IndexReader, doc_ids: list[str]) -> tuple[PageRow, ...]:
-    rows = reader.connection.execute(_ROWS, (msgspec.json.encode(doc_ids).decode(),))
+    rows = reader.connection.execute(_ROWS, (_json(doc_ids),))
     return tuple(PageRow(*row) for row in rows)
+
+
+def _json(doc_ids: Sequence[str]) -> str:
+    return msgspec.json.encode(doc_ids).decode()
 
 
 _ROWS = """

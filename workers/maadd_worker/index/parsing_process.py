@@ -21,7 +21,7 @@ from maadd_worker.index.frames import (
     write_frame,
 )
 from maadd_worker.index.plan import TypePlans
-from maadd_worker.index.prepare import prepare_files
+from maadd_worker.index.prepare import COLLECTION_THRESHOLD, prepare_files
 
 
 def main() -> None:
@@ -29,6 +29,7 @@ def main() -> None:
     # A terminal sends it to the whole group; the worker decides what happens.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()
+    gc.set_threshold(COLLECTION_THRESHOLD)
     incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer
     try:
         first = read_frame(incoming)

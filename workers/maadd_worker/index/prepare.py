@@ -24,6 +24,10 @@ _SETTLED_NS = 2_000_000_000
 """A file younger than this may change again without another mtime."""
 
 
+COLLECTION_THRESHOLD = 50_000
+"""For `gc.set_threshold` while many files are prepared."""
+
+
 class Limits(msgspec.Struct, frozen=True):
     """The caps on one file, in bytes and annotations; 0 is no cap."""
 

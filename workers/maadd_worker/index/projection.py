@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import msgspec
 
 from maadd.protocol.errors import MaadError
+from maadd_worker.index.counters import read_type_state
 from maadd_worker.index.reader import IndexReader
 from maadd_worker.schema.model import Model
 
@@ -30,9 +32,15 @@ def project_fields(
     """Index text by record and field, both in the order asked for.
 
     A field that the schema declares a list gives the texts of its items; any other field one
-    text. Names that are not indexed or have no value are left out.
+    text. Names that are not indexed or have no value are left out. The result is shared:
+    treat it as read-only.
     """
+    generation = read_type_state(reader.connection, doc_type, "").generation
     lists = _list_fields(model, doc_type)
+    key = (tuple(doc_ids), tuple(fields), lists)
+    known = reader.recall(key, generation)
+    if known is not None:
+        return cast("dict[str, dict[str, FieldText]]", known)
     found: dict[str, dict[str, FieldText]] = {doc_id: {} for doc_id in doc_ids}
     rows = reader.connection.execute(_PROJECT, (_json(found), _json(dict.fromkeys(fields))))
     for doc_id, name, text in rows:
@@ -43,6 +51,7 @@ def project_fields(
         items = values.setdefault(name, [])
         if isinstance(items, list):
             items.append(text)
+    reader.remember(key, generation, found, cost=1 + len(found) * (1 + len(fields)))
     return found
 
 

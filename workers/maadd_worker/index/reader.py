@@ -17,21 +17,22 @@ from maadd_worker.index.documents import (
     find_ids_with_prefix,
     read_meta,
 )
+from maadd_worker.index.memo import AnswerMemo
+from maadd_worker.index.selections import Selections
 
 _STEPS_BETWEEN_CHECKS = 20_000
 """Virtual machine steps between two looks at the clock: a fraction of a millisecond."""
-
-_MEMO_BUDGET = 20_000
-"""Total cost of remembered answers: about as many short tuples."""
 
 
 class IndexReader:
     """A read-only connection. Used by one thread at a time, except `interrupt`."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(
+        self, connection: apsw.Connection, memo: AnswerMemo, selections: Selections
+    ) -> None:
         self.connection = connection
-        self._memo: dict[object, tuple[int, object]] = {}
-        self._memo_cost = 0
+        self.selections = selections
+        self._memo = memo
         self._stopped = False
         self._end = math.inf
 
@@ -91,16 +92,12 @@ class IndexReader:
 
     def recall(self, key: object, generation: int) -> object | None:
         """What `remember` stored under the key, if the generation is still the same."""
-        entry = self._memo.get(key)
-        return entry[1] if entry is not None and entry[0] == generation else None
+        return self._memo.recall(key, generation)
 
     def remember(self, key: object, generation: int, value: object, cost: int = 1) -> None:
-        """Keep a derived answer that holds for one generation of its type."""
-        if self._memo_cost + cost > _MEMO_BUDGET:
-            self._memo.clear()
-            self._memo_cost = 0
-        self._memo[key] = (generation, value)
-        self._memo_cost += cost
+        """Keep a derived answer that holds for one generation of its type, for all readers;
+        nobody may change it."""
+        self._memo.remember(key, generation, value, cost)
 
     def close(self) -> None:
         """Close the connection; idempotent."""

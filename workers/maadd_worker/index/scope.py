@@ -33,17 +33,28 @@ EQUAL, ONE_OF, RANGE, PRESENT, TEXT_SCAN = range(5)
 _KNOWN_NUMBER = f"{{v}}.numeric_rank = {NUMBER_KNOWN}"
 _ANY_OF = "SELECT value FROM json_each(?)"
 _RANGE_SQL = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_ACCESS = {"eq": EQUAL, "in": ONE_OF, "contains": TEXT_SCAN}
 _PLAIN_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)", re.ASCII)
 
 
-class Condition(msgspec.Struct, frozen=True):
-    """What a scope asks of one field: a value that passes `test`, and no value of `excluded`.
+class Part(msgspec.Struct, frozen=True):
+    """One positive operator on a value: on its number, or on its text. The bound of `in` is a
+    tuple of texts."""
 
-    `test` is SQL with `{v}` for a row of `field_values`, `params` its values; `access` tells how
-    well an index serves it.
+    op: str
+    bound: Any
+    numeric: bool
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """What a scope asks of one field: a value that passes all `parts`, and none of `excluded`.
+
+    `test` says the parts as SQL with `{v}` for a row of `field_values`, `params` are its values;
+    `access` tells how well an index serves it.
     """
 
     field: str
+    parts: tuple[Part, ...]
     test: str
     params: tuple[Any, ...]
     excluded: tuple[str, ...]
@@ -86,35 +97,48 @@ def build_scope(doc_type: str | None, filters: object, model: Model) -> Scope:
 
 
 def probe(
-    condition: Condition, doc_id: str, doc_type: str | None, *, known: bool = False
+    condition: Condition,
+    doc_id: str,
+    doc_type: str | None,
+    *,
+    known: bool = False,
+    few: bool = False,
 ) -> tuple[str, list[Any]]:
     """The condition as a test of one live record of the type (None: of any).
 
     `doc_id` is an SQL expression for its id, of a table not called `v`. With `known` some value
-    passes already, and only what the condition excludes is tested.
+    passes already, and only what the condition excludes is tested. `few` says that few records
+    will be tested: then the rows of a record, which lie together, are the shortest way.
     """
     texts: list[str] = []
     params: list[Any] = []
     if not known:
-        rows, values = _rows_of(condition, doc_id, doc_type, exact=condition.access == EQUAL)
+        rows, values = _rows_of(
+            condition, doc_id, doc_type, exact=condition.access == EQUAL and not few
+        )
         texts.append(f"EXISTS ({rows} AND {condition.predicate('v')})")
         params += [*values, *condition.params]
     if condition.excluded:
-        rows, values = _rows_of(condition, doc_id, doc_type, exact=True)
+        rows, values = _rows_of(condition, doc_id, doc_type, exact=not few)
         texts.append(f"NOT EXISTS ({rows} AND v.present = 1 AND v.field_value IN ({_ANY_OF}))")
         params += [*values, _json_list(condition.excluded)]
     return " AND ".join(texts) or "1", params
 
 
 def record_tests(
-    conditions: Sequence[Condition], doc_id: str, doc_type: str | None, *, known: int | None = None
+    conditions: Sequence[Condition],
+    doc_id: str,
+    doc_type: str | None,
+    *,
+    known: int | None = None,
+    few: bool = False,
 ) -> tuple[str, list[Any]]:
     """All conditions as tests of one record, each behind AND; `known` is the place of one that
-    is known to have a value that passes."""
+    is known to have a value that passes, `few` as in `probe`."""
     texts: list[str] = []
     params: list[Any] = []
     for place, condition in enumerate(conditions):
-        text, values = probe(condition, doc_id, doc_type, known=place == known)
+        text, values = probe(condition, doc_id, doc_type, known=place == known, few=few)
         texts.append(f" AND {text}")
         params += values
     return "".join(texts), params
@@ -167,42 +191,53 @@ def _compares_as_number(name: str, fields: Mapping[str, FieldDef] | None, model:
     return bool(declared) and all(is_numeric(field) for field in declared)
 
 
-def _condition(name: str, parts: Iterable[tuple[str, Any]], numeric: bool) -> Condition:
-    tests: list[str] = []
-    params: list[Any] = []
+def _condition(name: str, operators: Iterable[tuple[str, Any]], numeric: bool) -> Condition:
     excluded: list[str] = []
-    access = PRESENT
-    for op, value in parts:
+    parts: list[Part] = []
+    for op, value in operators:
         if op == "neq":
             excluded.append(js_text(value))
-            continue
-        text, bound, reach = _test(op, value, numeric)
-        tests.append(text)
-        params.append(bound)
-        access = reach if access == PRESENT else min(access, reach)
+        else:
+            parts.append(_part(op, value, numeric))
+    tests = [_test(part) for part in parts]
     # A known number is present; asking again would take the row out of the index by number.
-    if not tests or not all(test.startswith(_KNOWN_NUMBER) for test in tests):
+    if not parts or not all(part.numeric for part in parts):
         tests.insert(0, "{v}.present = 1")
-    return Condition(name, " AND ".join(tests), tuple(params), tuple(excluded), access)
+    return Condition(
+        name,
+        tuple(parts),
+        " AND ".join(tests),
+        tuple(_json_list(part.bound) if part.op == "in" else part.bound for part in parts),
+        tuple(excluded),
+        min((_ACCESS.get(part.op, RANGE) for part in parts), default=PRESENT),
+    )
 
 
-def _test(op: str, value: Any, numeric: bool) -> tuple[str, Any, int]:
-    """One positive operator as SQL, its bound value, and how an index serves it."""
-    if op == "eq":
-        return "{v}.field_value = ?", js_text(value), EQUAL
+def _part(op: str, value: Any, numeric: bool) -> Part:
     if op == "in":
-        texts = [js_text(item) for item in value]
-        return f"{{v}}.field_value IN ({_ANY_OF})", _json_list(texts), ONE_OF
-    if op == "contains":
-        # lower() folds ASCII letters only, as LIKE does, and knows no wildcards.
-        return "instr(lower({v}.field_value), lower(?)) > 0", js_text(value), TEXT_SCAN
+        return Part(op, tuple(js_text(item) for item in value), False)
+    if op in ("eq", "contains"):
+        return Part(op, js_text(value), False)
     if is_number(value):
-        bound = _to_float(value)
-    elif numeric and isinstance(value, str) and _PLAIN_DECIMAL.fullmatch(value):
-        bound = float(value)
-    else:
-        return f"{{v}}.field_value {_RANGE_SQL[op]} ?", js_text(value), RANGE
-    return f"{_KNOWN_NUMBER} AND {{v}}.numeric_value {_RANGE_SQL[op]} ?", bound, RANGE
+        return Part(op, _to_float(value), True)
+    if numeric and isinstance(value, str) and _PLAIN_DECIMAL.fullmatch(value):
+        return Part(op, float(value), True)
+    return Part(op, js_text(value), False)
+
+
+def _test(part: Part) -> str:
+    """A part as SQL that takes its bound as a parameter."""
+    if part.op == "eq":
+        return "{v}.field_value = ?"
+    if part.op == "in":
+        return f"{{v}}.field_value IN ({_ANY_OF})"
+    if part.op == "contains":
+        # lower() folds ASCII letters only, as LIKE does, and knows no wildcards.
+        return "instr(lower({v}.field_value), lower(?)) > 0"
+    sign = _RANGE_SQL[part.op]
+    if part.numeric:
+        return f"{_KNOWN_NUMBER} AND {{v}}.numeric_value {sign} ?"
+    return f"{{v}}.field_value {sign} ?"
 
 
 def _to_float(value: int | float) -> float:

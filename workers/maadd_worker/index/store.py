@@ -18,10 +18,12 @@ from maadd_worker.index.connection import (
 )
 from maadd_worker.index.documents import DocumentRow, FileIdentity
 from maadd_worker.index.load import finish_load
+from maadd_worker.index.memo import AnswerMemo
 from maadd_worker.index.new_document import NewDocument
 from maadd_worker.index.previous import carry_over, has_layout, remove_previous, set_aside
 from maadd_worker.index.reader import IndexReader
 from maadd_worker.index.rebuilt import EPOCH_KEY, REBUILT_KEY, new_epoch
+from maadd_worker.index.selections import Selections
 from maadd_worker.index.writer import Clock, IndexWriter
 
 __all__ = [
@@ -43,6 +45,8 @@ class Index:
     ) -> None:
         self._path = path
         self._writer = writer
+        self._memo = AnswerMemo()
+        self._selections = Selections()
         self.created = created
         self.carried = carried
 
@@ -86,8 +90,8 @@ class Index:
         """A new reading connection, for one thread; the caller closes it. BACKEND_ERROR."""
         try:
             if self._writer is None:
-                return IndexReader(open_immutable(self._path))
-            return IndexReader(open_reader(self._path))
+                return IndexReader(open_immutable(self._path), self._memo, self._selections)
+            return IndexReader(open_reader(self._path), self._memo, self._selections)
         except apsw.Error as error:
             raise backend_error(error, "opened for reading") from error
 

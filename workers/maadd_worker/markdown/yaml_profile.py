@@ -118,7 +118,10 @@ class _Anchored(NamedTuple):
 
 
 class _ValueReader:
-    """Builds the value of one document from its events, judging as it goes."""
+    """Builds the value of one document from its events, judging as it goes.
+
+    Whoever reads a node off the events counts it.
+    """
 
     __slots__ = (
         "_anchors",
@@ -220,7 +223,9 @@ class _ValueReader:
             if key in result:
                 raise self._duplicate_key(key, event, lines)
             lines[key] = line
-            self._charge(2, event)
+            self._nodes += 2
+            if self._nodes > MAX_NODES:
+                raise self._too_many(event)
             event = next_event()
             if (
                 verbatim
@@ -235,12 +240,20 @@ class _ValueReader:
 
     def _sequence(self, start: Event, depth: int, path: str) -> list[Any]:
         items: list[Any] = []
+        next_event = self._next_event
+        verbatim = self._verbatim
         while True:
-            event = self._next_event()
+            event = next_event()
             kind = type(event)
             if kind is SequenceEndEvent:
                 return items
-            self._charge(1, event)
+            self._nodes += 1
+            if self._nodes > MAX_NODES:
+                raise self._too_many(event)
+            if kind is ScalarEvent and verbatim and event.tag is None and event.anchor is None:
+                text = event.value
+                items.append(core_scalar(text) if event.implicit[0] else text)
+                continue
             if kind is MappingStartEvent and start.flow_style and self._lacks_brace(event):
                 raise self._source.profile_violation(
                     "quote this item, or write it as a map in braces", event.start_mark
@@ -295,19 +308,18 @@ class _ValueReader:
                 f"alias *{name} has no anchor before it; put the value in quotes if it is text",
                 event.start_mark,
             )
-        self._charge(anchored.nodes - 1, event)
+        self._nodes += anchored.nodes - 1
+        if self._nodes > MAX_NODES:
+            raise self._too_many(event)
         height = _height(anchored.value)
         if height and depth + height - 1 > MAX_SHAPE_DEPTH and self.shape_violation is None:
             self.shape_violation = self._too_deep(event, path)
         return anchored.value
 
-    def _charge(self, nodes: int, event: Event) -> None:
-        """Count nodes against the budget; whoever reads a node off the events counts it."""
-        self._nodes += nodes
-        if self._nodes > MAX_NODES:
-            raise self._source.profile_violation(
-                f"more than {MAX_NODES} values, aliases counted in full", event.start_mark
-            )
+    def _too_many(self, event: Event) -> MaadError:
+        return self._source.profile_violation(
+            f"more than {MAX_NODES} values, aliases counted in full", event.start_mark
+        )
 
     def _lacks_brace(self, start: Event) -> bool:
         return (

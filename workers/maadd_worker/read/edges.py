@@ -18,10 +18,10 @@ FROM relationships r LEFT JOIN documents d ON d.doc_id = r.target_doc_id
 WHERE r.source_doc_id = ? AND coalesce(d.deleted, 0) = 0
 ORDER BY r.target_doc_id, {_ORDER} LIMIT ?
 """
+# Edges exist for live sources only.
 _INCOMING = f"""
-SELECT r.source_doc_id, d.doc_type, r.field, r.relation_type
-FROM relationships r JOIN documents d ON d.doc_id = r.source_doc_id AND d.deleted = 0
-WHERE r.target_doc_id = ?
+SELECT r.source_doc_id, r.source_type, r.field, r.relation_type
+FROM relationships r WHERE r.target_doc_id = ?
 ORDER BY r.source_doc_id, {_ORDER} LIMIT ?
 """
 
