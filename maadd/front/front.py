@@ -12,6 +12,7 @@ from typing import Any
 
 from maadd import __version__
 from maadd.auth.boot import check_bootable
+from maadd.auth.record import TokenRecord
 from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
@@ -28,11 +29,15 @@ from maadd.pool.runtime_dir import RuntimeDir
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Event
 from maadd.protocol.tools import check_table, registered_tools
+from maadd.sessions.notifier import ChangeNotifier
 from maadd.sessions.session import CloseReason, Session
 from maadd.sessions.sweeper import sweep_sessions
 from maadd.sessions.table import SessionLimits, SessionTable
 from maadd.tools import sessions as session_tools
+from maadd.tools import subscriptions as subscription_tools
 from maadd.tools.face import create_server
+from maadd.tools.resources import RecordResources
+from maadd.tools.watching import RecordWatching
 from maadd.transport.peer import McpFace
 from maadd.transport.stdio_pipe import take_over_stdio
 
@@ -46,6 +51,8 @@ _ENGINELESS: dict[str, EnginelessHandler] = {
     "maad_use_project": session_tools.use_project,
     "maad_use_projects": session_tools.use_projects,
     "maad_current_session": session_tools.current_session,
+    "maad_subscribe": subscription_tools.subscribe,
+    "maad_unsubscribe": subscription_tools.unsubscribe,
 }
 
 
@@ -60,6 +67,7 @@ class Front:
         self._notifier = ServiceNotifier.from_environ(os.environ)
         self._signals: asyncio.Queue[str] = asyncio.Queue()
         self._tokens: TokenRegistry | None = None
+        self._changes: ChangeNotifier | None = None
         self._stdio = (-1, -1)
         self._forced = False
         self._timed_out = False
@@ -121,7 +129,7 @@ class Front:
             control_endpoint=None,
             settings=settings.worker(),
             policy=policy,
-            on_event=_ignore_event,
+            on_event=self._take_event,
             log=self._log,
         )
 
@@ -130,6 +138,7 @@ class Front:
         counts = SessionCounts()
         limiter = Limiter(self._limit_settings(), time.monotonic)
         sessions = self._make_sessions(counts, limiter)
+        self._changes = ChangeNotifier(state, sessions, self._live_token)
         health = FrontHealth(state, settings, sessions, counts, pool)
         role = None if state.instance.source == "file" else settings.role
         pipeline = Pipeline(
@@ -139,7 +148,10 @@ class Front:
             sessions=sessions,
             limiter=limiter,
             pool=pool,
-            engineless=_ENGINELESS,
+            engineless={
+                **_ENGINELESS,
+                "maad_subscriptions": subscription_tools.inventory_of(sessions),
+            },
             merge_health=health.merge,
             log=self._log,
             audit=lambda event, fields: self._audit.write(event, **fields),
@@ -178,7 +190,7 @@ class Front:
 
         reading, writing = self._stdio
         server = StdioServer(
-            face=self._make_face(pipeline),
+            face=self._make_face(pipeline, sessions),
             sessions=sessions,
             settings=self._settings,
             log=self._log,
@@ -200,9 +212,17 @@ class Front:
             return 0
         return code
 
-    def _make_face(self, pipeline: Pipeline) -> McpFace:
-        structured = self._settings.structured_content
+    def _make_face(self, pipeline: Pipeline, sessions: SessionTable) -> McpFace:
+        settings = self._settings
+        structured = settings.structured_content
         server = create_server(pipeline, version=__version__, structured=structured)
+        RecordResources(pipeline, self._state).add_to(server)
+        RecordWatching(
+            sessions,
+            self._state,
+            transport=settings.transport,
+            queue_limit=settings.notify_queue,
+        ).add_to(server)
         return McpFace(server, pipeline, self._log, structured=structured)
 
     async def _serve_http(
@@ -222,7 +242,7 @@ class Front:
             settings=settings,
             tokens=self._tokens,
             sessions=sessions,
-            face=self._make_face(pipeline),
+            face=self._make_face(pipeline, sessions),
             log=self._log,
         )
         http = HttpServer(app, settings, sessions, self._log)
@@ -273,6 +293,16 @@ class Front:
             )
 
         return SessionTable(limits, self._log, on_open=(opened,), on_close=(closed,))
+
+    def _take_event(self, project: str, event: Event) -> None:
+        if self._changes is not None:
+            self._changes.take(project, event)
+
+    def _live_token(self, token: TokenRecord) -> TokenRecord | None:
+        registry = self._tokens
+        if registry is None or registry.death_of(token) is not None:
+            return None
+        return registry.find(token.id)
 
     def _limit_settings(self) -> LimitSettings:
         settings = self._settings
@@ -373,7 +403,3 @@ class Front:
 
     def _stop_wait_s(self) -> float | None:
         return 0.5 if self._forced else None
-
-
-def _ignore_event(_project: str, _event: Event) -> None:
-    """Record changes reach clients through subscriptions, which no session can make yet."""

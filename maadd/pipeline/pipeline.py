@@ -24,21 +24,24 @@ from maadd.pipeline import envelope
 from maadd.pipeline.budget import check_budget
 from maadd.pipeline.envelope import CallResult
 from maadd.pipeline.limits import Limiter, Slot
+from maadd.pipeline.progress import ProgressRelay, ReportProgress
 from maadd.pool.pool import WorkerPool
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, errors_of
 from maadd.protocol.log_projection import project_arguments
-from maadd.protocol.messages import Call, Identity, Reply
+from maadd.protocol.messages import Call, CallProgress, Identity, Reply
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import TOOLS, ToolKind, ToolSpec
 from maadd.protocol.validation import check_arguments, unknown_tool_error
-from maadd.sessions.binding import auto_bind, role_on, select_project
-from maadd.sessions.session import CloseReason, Session
-from maadd.sessions.stateless import (
-    StatelessCaller,
-    admitted_projects,
-    resolve_project,
-    stateless_role,
+from maadd.sessions.access import (
+    bind_by_itself,
+    bound_projects,
+    reach,
+    refuse_cancelled,
+    refuse_while_draining,
 )
+from maadd.sessions.binding import role_on
+from maadd.sessions.session import CloseReason, Session
+from maadd.sessions.stateless import StatelessCaller, admitted_projects, stateless_role
 from maadd.sessions.table import SessionTable
 from maadd.sessions.views import Caller
 
@@ -121,13 +124,19 @@ class Pipeline:
         return self._listed
 
     async def call(
-        self, caller: Caller, tool: str, arguments: object, *, progress: object = None
+        self,
+        caller: Caller,
+        tool: str,
+        arguments: object,
+        *,
+        progress: ReportProgress | None = None,
     ) -> CallResult:
-        """Answer one call. Only the cancellation of the calling task gets out as an exception."""
+        """Answer one call; `progress` hears how far a long one is. Only the cancellation of the
+        calling task gets out as an exception."""
         trace = _Trace(tool)
         self.in_flight += 1
         try:
-            text = await self._answer(caller, tool, arguments, trace)
+            text = await self._answer(caller, tool, arguments, trace, progress)
         except (MaadError, MaadErrors) as failure:
             return self._fail(caller, trace, failure)
         except Exception:
@@ -146,13 +155,20 @@ class Pipeline:
         self._log_call(caller, trace, None)
         return CallResult(text, is_error=False)
 
-    async def _answer(self, caller: Caller, tool: str, arguments: object, trace: _Trace) -> bytes:
+    async def _answer(
+        self,
+        caller: Caller,
+        tool: str,
+        arguments: object,
+        trace: _Trace,
+        progress: ReportProgress | None,
+    ) -> bytes:
         """The steps 0 to 17 of spec 04 §6, in their order."""
         spec = self._known_tool(tool)  # 0
         trace.payload = len(_encode(arguments)) if arguments else 2
         args = check_arguments(spec, arguments)
         trace.kind = spec.kind_of(args)
-        self._refuse_while_draining()  # 1
+        refuse_while_draining(self._state.draining)  # 1
         self._check_session(caller, spec)  # 2, 3, 4
         if isinstance(caller, Session):
             caller.used = True
@@ -162,7 +178,7 @@ class Pipeline:
             self._limiter.check_payload(tool, trace.payload)  # 9
             with self._limiter.enter(_account(caller), tool):  # 10
                 return await self._answer_here(caller, spec, args, token)
-        project, role = self._select(caller, spec, args, token)  # 5, 6, 7
+        project, role = self._select(caller, spec, args)  # 5, 6, 7
         trace.project, trace.role = project.name, role
         self._limiter.check_payload(tool, trace.payload)  # 9
         slot = self._limiter.enter(_account(caller), tool)  # 10
@@ -171,7 +187,7 @@ class Pipeline:
         except BaseException:
             slot.leave()
             raise
-        reply = await self._ask_worker(project, call, slot)  # 15, 16
+        reply = await self._ask_worker(project, call, slot, progress)  # 15, 16
         if paid and _is_replay(reply):
             self._limiter.refund_write(_account(caller), _token_id(caller), paid)
         if spec.name == "maad_health" and reply.ok:
@@ -192,66 +208,38 @@ class Pipeline:
             )
         raise unknown_tool_error(tool)
 
-    def _refuse_while_draining(self) -> None:
-        if self._state.draining:
-            raise MaadError(
-                "SHUTTING_DOWN", "the server is stopping; connect again when it is back"
-            )
-
     def _check_session(self, caller: Caller, spec: ToolSpec) -> None:
-        if isinstance(caller, StatelessCaller):
+        refuse_cancelled(caller)
+        instance = self._state.instance
+        if not isinstance(caller, Session) or caller.binding is not None:
             return
-        if caller.cancelled:
+        if instance.source == "synthetic" and spec.strict:
             raise MaadError(
-                "SESSION_CANCELLED",
-                "the project of this session was removed; open a new session",
+                "SESSION_UNBOUND",
+                f"{spec.name} binds nothing by itself; call an ordinary tool first",
             )
-        instance = self._state.instance
-        if caller.binding is None and instance.source == "synthetic" and spec.routed:
-            if spec.strict:
-                raise MaadError(
-                    "SESSION_UNBOUND",
-                    f"{spec.name} binds nothing by itself; call an ordinary tool first",
-                )
-            caller.binding = auto_bind(instance)
+        if spec.min_role is not None:
+            bind_by_itself(caller, instance)
 
-    def _select(
-        self, caller: Caller, spec: ToolSpec, args: Any, token: TokenRecord | None
-    ) -> tuple[ProjectConfig, Role]:
-        instance = self._state.instance
-        if isinstance(caller, StatelessCaller):
-            project = resolve_project(caller, args.project, instance)
-            role = stateless_role(caller, project)
-        else:
-            name = select_project(caller, args.project)
-            found = instance.projects.get(name)
-            role = None if found is None else role_on(caller, found, token)
-            if found is None or role is None:
-                raise MaadError(
-                    "PROJECT_NOT_WHITELISTED", f"this session may no longer use {name!r}"
-                )
-            project = found
+    def _select(self, caller: Caller, spec: ToolSpec, args: Any) -> tuple[ProjectConfig, Role]:
+        project, role = reach(caller, args.project, self._state.instance)
         _require(spec, role, project.name)
-        assert role is not None
         return project, role
 
     def _check_everywhere(self, caller: Caller, spec: ToolSpec, token: TokenRecord | None) -> None:
-        """The role gate of engine-less tools: on every bound (or admitted) project."""
-        if spec.min_role is None:
-            return
+        """The gate of engine-less tools: bound at all, and for the tools of the whole instance
+        the role on every bound (or admitted) project. The others judge the role themselves."""
         instance = self._state.instance
         if isinstance(caller, StatelessCaller):
-            for project in admitted_projects(caller, instance):
-                _require(spec, stateless_role(caller, project), project.name)
-            return
-        if caller.binding is None:
-            raise MaadError(
-                "SESSION_UNBOUND", "this session is bound to no project; call maad_use_project"
-            )
-        for name in caller.binding.projects:
-            found = instance.projects.get(name)
-            role = None if found is None else role_on(caller, found, token)
-            _require(spec, role, name)
+            if spec.admin_everywhere:
+                for project in admitted_projects(caller, instance):
+                    _require(spec, stateless_role(caller, project), project.name)
+        elif spec.min_role is not None:
+            names = bound_projects(caller)
+            for name in names if spec.admin_everywhere else ():
+                found = instance.projects.get(name)
+                role = None if found is None else role_on(caller, found, token)
+                _require(spec, role, name)
 
     async def _answer_here(
         self, caller: Caller, spec: ToolSpec, args: Any, token: TokenRecord | None
@@ -310,7 +298,21 @@ class Pipeline:
         )
         return call, paid
 
-    async def _ask_worker(self, project: ProjectConfig, call: Call, slot: Slot) -> Reply:
+    async def _ask_worker(
+        self, project: ProjectConfig, call: Call, slot: Slot, progress: ReportProgress | None
+    ) -> Reply:
+        if progress is None:
+            return await self._perform(project, call, slot, None)
+        async with ProgressRelay(progress, self._log) as relay:
+            return await self._perform(project, call, slot, relay.offer)
+
+    async def _perform(
+        self,
+        project: ProjectConfig,
+        call: Call,
+        slot: Slot,
+        on_progress: Callable[[CallProgress], None] | None,
+    ) -> Reply:
         try:
             return await self._pool.call(
                 project,
@@ -318,6 +320,7 @@ class Pipeline:
                 is_write=call.is_write,
                 timeout_s=self._settings.request_timeout_ms / 1000,
                 on_end=slot.leave,
+                on_progress=on_progress,
             )
         except MaadError as failure:
             # Health answers also while the worker is down (spec 03 §6.3).

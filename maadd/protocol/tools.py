@@ -151,9 +151,13 @@ def _tool(
     )
 
 
-def _instance_tool(name: str, hints: Hints, arguments: type[a.Arguments]) -> ToolSpec:
+def _instance_tool(
+    name: str, hints: Hints, arguments: type[a.Arguments], *, available: bool = False
+) -> ToolSpec:
     """A row for a tool of the whole instance, which needs admin on every bound project."""
-    return _tool(name, ADMIN, ENGINELESS, hints, arguments, admin_everywhere=True)
+    return _tool(
+        name, ADMIN, ENGINELESS, hints, arguments, admin_everywhere=True, available=available
+    )
 
 
 _ROWS = (
@@ -161,8 +165,8 @@ _ROWS = (
     _tool("maad_use_project", None, ENGINELESS, _ADDS, a.UseProjectArgs, available=True),
     _tool("maad_use_projects", None, ENGINELESS, _ADDS, a.UseProjectsArgs, available=True),
     _tool("maad_current_session", None, ENGINELESS, _READS, a.CurrentSessionArgs, available=True),
-    _tool("maad_subscribe", READER, ENGINELESS, _SETTLES, a.SubscribeArgs),
-    _tool("maad_unsubscribe", READER, ENGINELESS, _SETTLES, a.UnsubscribeArgs),
+    _tool("maad_subscribe", READER, ENGINELESS, _SETTLES, a.SubscribeArgs, available=True),
+    _tool("maad_unsubscribe", READER, ENGINELESS, _SETTLES, a.UnsubscribeArgs, available=True),
     _tool("maad_scan", READER, READ, _READS, a.ScanArgs, available=True),
     _tool("maad_summary", READER, READ, _READS, a.SummaryArgs, "H", available=True),
     _tool("maad_describe", READER, READ, _READS, a.DescribeArgs, available=True),
@@ -208,7 +212,7 @@ _ROWS = (
     _tool("maad_flush", ADMIN, WRITE, _SETTLES, a.FlushArgs, available=True),
     _tool("maad_backup", ADMIN, WRITE, _CHANGES, a.BackupArgs, available=True),
     _instance_tool("maad_instance_reload", _REMOVES, a.InstanceReloadArgs),
-    _instance_tool("maad_subscriptions", _READS, a.SubscriptionsArgs),
+    _instance_tool("maad_subscriptions", _READS, a.SubscriptionsArgs, available=True),
     _instance_tool("maad_issue_token", _ADDS, a.IssueTokenArgs),
     _instance_tool("maad_revoke_token", _REMOVES, a.RevokeTokenArgs),
     _instance_tool("maad_rotate_token", _CHANGES, a.RotateTokenArgs),
