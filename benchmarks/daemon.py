@@ -37,9 +37,8 @@ def free_port() -> int:
 
 
 def init_repository(project: Path) -> None:
-    """A repository with everything committed."""
-    (project / ".gitignore").write_text("_backend/\n_import/\n")
-    git(project, "init", "-q", "-b", "main")
+    """The repository that `maad init` makes, with every record committed."""
+    maad("init", str(project))
     git(project, "add", ".")
     git(project, "commit", "-q", "-m", "corpus")
 

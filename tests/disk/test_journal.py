@@ -4,6 +4,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from maadd_worker.disk.journal import (
     REFERENCE_PATH,
     Journal,
     JournalEntry,
+    begun_at_ms,
     new_entry_id,
 )
 
@@ -44,7 +46,36 @@ def root(tmp_path: Path) -> str:
 def test_a_missing_journal_is_empty(root):
     journal = Journal.open(root)
     assert journal.pending() == []
+    assert journal.is_empty()
+    journal.begin([entry("1")])
+    assert not journal.is_empty()
+    journal.complete(["1"])
+    assert journal.is_empty()
     journal.close()
+
+
+def test_a_boundary_is_kept_with_its_entries(root):
+    journal = Journal.open(root)
+    journal.begin([entry("1"), entry("2"), entry("3")])
+    journal.set_boundary(["1", "3"], "ab" * 20, "maad-snapshot-x")
+    journal.set_boundary(["2"], "cd" * 20, None)
+    journal.close()
+    reopened = Journal.open(root)
+    assert [(found.boundary_sha, found.snapshot_tag) for found in reopened.pending()] == [
+        ("ab" * 20, "maad-snapshot-x"),
+        ("cd" * 20, None),
+        ("ab" * 20, "maad-snapshot-x"),
+    ]
+    reopened.close()
+
+
+def test_an_id_tells_when_its_entry_was_begun():
+    before = time.time_ns() // 1_000_000
+    begun = begun_at_ms(new_entry_id())
+    assert begun is not None
+    assert before <= begun <= time.time_ns() // 1_000_000
+    assert begun_at_ms("1927857906007-abc123") == 1_927_857_906_007
+    assert begun_at_ms("other") is None
 
 
 def test_entries_come_back_in_the_order_of_their_begin(root):
@@ -218,6 +249,15 @@ def test_the_journal_of_the_reference_is_taken_over_once(tmp_path):
         "paths": ["vendors/ven-1.md"],
         "identity": {"role": "writer", "tokenId": "tok-1"},
     }
+    journal.close()
+
+
+def test_a_boundary_of_the_reference_is_taken_over(tmp_path):
+    given = {"gitBoundarySha": "ab" * 20, "snapshotTag": "maad-snapshot-x"}
+    write_reference(tmp_path, [reference_entry(tmp_path, **given)])
+    journal = Journal.open(str(tmp_path))
+    [found] = journal.pending()
+    assert (found.boundary_sha, found.snapshot_tag) == ("ab" * 20, "maad-snapshot-x")
     journal.close()
 
 

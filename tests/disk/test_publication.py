@@ -279,3 +279,40 @@ def test_only_what_dead_processes_left_is_swept(root: ProjectRoot, project: Path
         str(path.relative_to(project)) for path in (project / "work").iterdir() if path.is_file()
     )
     assert outside.exists()
+
+
+def test_staged_files_are_synced_together_and_then_put_in_place(root: ProjectRoot) -> None:
+    staged = [
+        publish.stage_new(root, f"many/{number}.md", b"%d" % number, fsync=True)
+        for number in range(20)
+    ]
+    folder = Path(root.path, "many")
+    assert not list(folder.glob("*.md"))
+    assert publish.sync_staged(root, staged) == [None] * 20
+    for one in staged:
+        publish.put_in_place(root, one)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        f"{number}.md": b"%d" % number for number in range(20)
+    }
+
+
+def test_a_staged_file_that_is_lost_fails_alone(root: ProjectRoot) -> None:
+    staged = [publish.stage_new(root, f"{name}.md", b"x", fsync=False) for name in "xyz"]
+    publish.discard(root, staged[1])
+    first, second, third = publish.sync_staged(root, staged)
+    assert (first, third) == (None, None)
+    assert second is not None
+    assert second.code == "WRITE_ERROR"
+    assert second.details == {"file": "y.md", "errno": "ENOENT"}
+
+
+def test_a_staged_replacement_keeps_the_mode_and_nobody_sees_half_of_it(root: ProjectRoot) -> None:
+    path = Path(root.path, "kept.md")
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    staged = publish.stage_replacement(root, "kept.md", b"new")
+    assert path.read_bytes() == b"old"
+    publish.put_in_place(root, staged)
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert not list(path.parent.glob("*.maad-tmp-*"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -201,3 +201,25 @@ def begun(project: Project) -> Callable[..., CommitRequest]:
         )
 
     return write
+
+
+@pytest.fixture
+def journal(project: Project) -> Iterator[Journal]:
+    journal = project.journal()
+    yield journal
+    journal.close()
+
+
+@pytest.fixture
+def controller(project: Project, journal: Journal) -> Iterator[Callable[..., HistoryController]]:
+    """Opens controllers that are closed at the end."""
+    opened: list[HistoryController] = []
+
+    def make(mode: str = "batch", **options: object) -> HistoryController:
+        made = project.controller(mode, journal, **options)
+        opened.append(made)
+        return made
+
+    yield make
+    for made in opened:
+        made.close()

@@ -12,13 +12,6 @@ from maadd_worker.history.retry import LOCK_POLL_S
 
 
 @pytest.fixture
-def journal(project):
-    journal = project.journal()
-    yield journal
-    journal.close()
-
-
-@pytest.fixture
 def audit(project, journal):
     controller = project.controller("audit", journal)
     yield controller

@@ -31,7 +31,7 @@ def die_at(holder, attribute, matches=lambda *a: True):
 if name == "lock":
     die_at(os, "link")
 elif name == "tree":
-    die_at(libgit2_store.LooseObjects, "write")
+    die_at(libgit2_store.ObjectWriter, "flush")
 elif name == "move":
     die_at(libgit2_store.Libgit2Store, "_move")
 elif name == "index":

@@ -86,9 +86,10 @@ def test_conflict_stages_of_a_path_give_way_to_it(project, index):
     assert listed(project)["c.md"] == f"100644 {OID.hex()} 0"
 
 
-def test_a_file_and_a_folder_of_one_name_exclude_each_other(project, index):
+@pytest.mark.parametrize("others", [0, 100])
+def test_a_file_and_a_folder_of_one_name_exclude_each_other(project, index, others):
     index({b"x": FILE, b"y/1": FILE, b"y/2/3": FILE, b"y-": FILE})
-    index({b"x/new": FILE, b"y": FILE})
+    index({b"x/new": FILE, b"y": FILE} | {b"o/%d" % number: FILE for number in range(others)})
     assert {"x/new", "y", "y-"} <= set(listed(project))
     assert {"x", "y/1", "y/2/3"}.isdisjoint(listed(project))
     project.git("write-tree")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,19 @@ class NeverSettles(SmallEngine):
 
     def close(self) -> bool:
         raise RuntimeError("a secret text")
+
+
+class FailsToCommit(SmallEngine):
+    def connect_log(self, warn: Callable[..., None]) -> None:
+        warn("commit_failed", code="GIT_COMMIT_FAILED", file_count=1)
+
+
+def test_the_engine_logs_warnings_through_the_worker(tmp_path: Path) -> None:
+    thread = Thread(tmp_path, FailsToCommit)
+    assert thread.end()
+    (line,) = thread.logged()
+    assert (line["level"], line["msg"]) == (40, "commit_failed")
+    assert (line["project"], line["code"], line["file_count"]) == ("notes", "GIT_COMMIT_FAILED", 1)
 
 
 def test_a_group_that_holds_the_writer_for_long_is_logged(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from maadd.protocol.arguments import HealthArgs, InstructionsArgs, RoutedArguments
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import TOOLS, ToolKind, check_table, registered_tools
+from maadd.protocol.validation import check_arguments
 
 # name | min role (none, reader, writer, admin, everywhere) | kind (R, W, - = engine-less)
 #      | flags | hints: read-only, destructive, idempotent (y or n)
@@ -202,3 +203,29 @@ def test_the_first_tools_are_available() -> None:
         "maad_reload",
         "maad_health",
     } <= names()
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "harmless"),
+    [
+        ("maad_create", {"docType": "t", "fields": {}}, False),
+        ("maad_purge_soft_deleted", {}, True),
+        ("maad_purge_soft_deleted", {"confirm": 1}, True),
+        ("maad_purge_soft_deleted", {"confirm": True}, False),
+        ("maad_backup", {"mode": "list"}, True),
+        ("maad_backup", {}, False),
+        ("maad_instructions", {"action": "refresh"}, True),
+        ("maad_instructions", {"action": "refresh", "dryRun": False}, False),
+    ],
+)
+def test_some_calls_of_write_tools_change_nothing(
+    tool: str, args: dict[str, object], harmless: bool
+) -> None:
+    spec = TOOLS[tool]
+    assert spec.changes_nothing(check_arguments(spec, args)) is harmless
+
+
+def test_the_items_of_a_bulk_call_are_counted() -> None:
+    args = check_arguments(TOOLS["maad_bulk_delete"], {"docIds": ["a", "b", "a"]})
+    assert TOOLS["maad_bulk_delete"].number_of_items(args) == 3
+    assert TOOLS["maad_delete"].number_of_items(args) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from maadd.protocol.errors import MaadError
-from maadd_worker.read import search as search_module
+from maadd_worker.index import object_search as search_module
 
 
 def found(answer):

@@ -18,6 +18,9 @@ from typing import Any
 
 BIN = Path(sys.executable).parent
 
+TRANSCRIPTS = Path(__file__).parents[3] / "shared" / "vectors" / "transcripts"
+"""Golden conversations, in a folder that may lie beside the repository."""
+
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith("MAAD")},
     "MAAD_RL_DISABLE": "1",

@@ -65,11 +65,14 @@ def git(root: Path, *arguments: str) -> str:
     return done.stdout
 
 
-class OpenGate:
-    """Admits every write."""
+class Gate:
+    """Admits every write, or none."""
+
+    def __init__(self, admits: bool) -> None:
+        self._admits = admits
 
     def admit(self, request_id: str) -> bool:
-        return True
+        return self._admits
 
     def depth(self) -> int:
         return 0
@@ -92,6 +95,7 @@ class Harness:
         self._thresholds = max_writes, max_delay_ms
         self._settings = WorkerSettings(**{"watch": "off", "fsync": False, **settings})
         self._number = 0
+        self.admits = True
         self.engine = self.open()
         self._reader = self.engine.open_reader()
 
@@ -129,11 +133,14 @@ class Harness:
 
     def group(self, *calls: Call) -> list[Reply]:
         """The replies of writes that wait together, in the order of the calls."""
-        replies: dict[str, Reply] = {}
-        self.engine.write_group(
-            calls, OpenGate(), lambda reply: replies.__setitem__(reply.request_id, reply)
-        )
+        replies = {reply.request_id: reply for reply in self.deliveries(*calls)}
         return [replies[call.request_id] for call in calls]
+
+    def deliveries(self, *calls: Call) -> list[Reply]:
+        """Whatever is delivered for writes that wait together."""
+        replies: list[Reply] = []
+        self.engine.write_group(calls, Gate(self.admits), replies.append)
+        return replies
 
     def reply(self, tool: str, identity: Identity | None = None, **args: Any) -> Reply:
         call = self.request(tool, args, identity=identity)
@@ -155,9 +162,22 @@ class Harness:
         assert reply.error_code == errors[0]["code"]
         return errors[0]
 
+    def git(self, *arguments: str) -> str:
+        """The output of a git command in the project."""
+        return git(self.root, *arguments)
+
+    def index_trigger(self, body: str) -> None:
+        """Have the index do something of its own at a write, until the engine is closed."""
+        self.engine._index.writer().connection.execute(f"CREATE TEMP TRIGGER meddle {body}")
+
     def settle(self) -> None:
         """Let everything finish that may lag behind the answers."""
         while (wait := self.engine.settle(True)) is not None and wait < 1:
+            pass
+
+    def catch_up(self) -> None:
+        """Let the Git index file show the commits, without waiting for a quiet moment."""
+        while self.engine._history.settle(False) is not None:
             pass
 
     def text(self, path: str) -> str:

@@ -86,3 +86,18 @@ def test_a_revived_record_goes_on_with_its_version(ships: Any) -> None:
     again = ships.ok("maad_get", docId="shp-one")
     assert again["version"] == 3
     assert again["createdAt"] == created
+
+
+def test_a_file_that_does_not_parse_is_not_deleted(ships: Any) -> None:
+    path = ships.root / "ships/shp-one.md"
+    path.write_text("---\nname: [\n---\n")
+    error = ships.error("maad_delete", docId="shp-one", mode="hard")
+    assert (error["code"], error["details"]) == ("FILE_READ_ERROR", {"docId": "shp-one"})
+    assert path.exists()
+
+
+def test_a_record_of_a_type_that_is_gone_can_be_deleted(ships: Any) -> None:
+    registry = ships.root / "_registry/object_types.yaml"
+    registry.write_text(registry.read_text().partition("  voyage:")[0])
+    ships.ok("maad_delete", docId="voy-first", mode="hard")
+    assert not (ships.root / "voyages/voy-first.md").exists()

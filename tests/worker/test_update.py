@@ -168,6 +168,19 @@ def test_a_changed_identity_on_disk_is_refused(ship: Any) -> None:
     assert error["code"] == "FRONTMATTER_GUARD"
 
 
+@pytest.mark.parametrize(
+    ("key", "other"),
+    [("doc_id: shp-one", "doc_id: shp-two"), ("doc_type: ship", "doc_type: voyage")],
+)
+def test_a_file_that_became_another_record_is_left_alone(ship: Any, key: str, other: str) -> None:
+    path = ship.root / "ships/shp-one.md"
+    path.write_text(path.read_text().replace(key, other))
+    error = ship.error("maad_update", docId="shp-one", fields={"tonnage": 6})
+    assert error["code"] == "FRONTMATTER_GUARD"
+    assert ship.error("maad_delete", docId="shp-one")["code"] == "FRONTMATTER_GUARD"
+    assert other in path.read_text()
+
+
 def test_a_record_on_an_older_schema_stays_updatable(ship: Any) -> None:
     root = ship.root
     (root / "_schema/ship.v2.yaml").write_text(

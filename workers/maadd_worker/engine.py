@@ -39,7 +39,7 @@ from maadd_worker.outcome import Outcome, boundary_audit, with_warnings
 from maadd_worker.read.context import IntegritySweep, ReadContext
 from maadd_worker.read.health import BACKUP_TAG_KEY, SWEEP_AT_KEY, SWEEP_FINDINGS_KEY
 from maadd_worker.read.record_cache import RecordCache
-from maadd_worker.read.tools import SHORT_READS, read
+from maadd_worker.read.tools import is_short, read
 from maadd_worker.schema.model import ModelRefresh, load_model, refresh_model, stale_files
 from maadd_worker.write.admission import Admission, now_ms
 from maadd_worker.write.answer import (
@@ -206,6 +206,7 @@ class Engine:
                 self._write_context(),
                 ReindexArgs(),
                 lambda done: progress(f"reindex {done.doc_type} {done.scanned}"),
+                unread=True,
             )
             self.index_empty = None
 
@@ -223,7 +224,7 @@ class Engine:
 
     def is_short(self, call: Call) -> bool:
         """Whether the read is quick enough for the thread that takes messages."""
-        return call.tool in SHORT_READS
+        return is_short(call.tool, call.args)
 
     def read(self, call: Call, reader: EngineReader) -> Reply:
         """Answer a read; domain failures are answers too."""
@@ -417,7 +418,12 @@ class Engine:
             if call.tool == "maad_reload":
                 return _success(call.request_id, self._reload())
             self._refresh_model()
-            report = reindex(self._write_context(), args, self._progress_of(call))
+            report = reindex(
+                self._write_context(),
+                args,
+                self._progress_of(call),
+                unread=self.index_empty is not None,
+            )
             if self.index_empty is not None and report.indexed and not report.errors:
                 self.index_empty = None
             return _success(call.request_id, reindex_outcome(report, args))
@@ -553,7 +559,7 @@ class Engine:
         assert self._journal is not None
         if not idle:
             return _FORGET_AFTER_S
-        if self._journal.pending() or not self._index.forget_deleted():
+        if not self._journal.is_empty() or not self._index.forget_deleted():
             return _FORGET_RETRY_S
         self._journal.forget_completed()
         self._must_forget = False

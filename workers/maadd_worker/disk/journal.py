@@ -201,6 +201,11 @@ class Journal:
             rows = self._db.execute(f"SELECT {_COLUMNS} FROM entry ORDER BY seq")
             return [JournalEntry(*row) for row in rows]
 
+    def is_empty(self) -> bool:
+        """Whether every entry is completed."""
+        with self._reported():
+            return _scalar(self._db, "SELECT NOT EXISTS (SELECT 1 FROM entry)") == 1
+
     def meta_get(self, key: str) -> str | None:
         """A value stored under `key`, None when there is none."""
         with self._reported():

@@ -28,7 +28,7 @@ _TEMP_NAME = re.compile(r".+\.maad-tmp-([0-9]+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[
 _RENAME_NOREPLACE = 1
 _RENAMEAT2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
 _NO_RENAMEAT2 = (errno.ENOSYS, errno.EINVAL)
-_SYNC_THREADS = 16
+_SYNC_THREADS = 8
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
 
 

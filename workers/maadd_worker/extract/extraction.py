@@ -75,16 +75,19 @@ def extract(parsed: ParsedDocument, schema: Schema, registry: Registry) -> Extra
     objects: list[ExtractedObject] = []
     edges: list[Relationship] = []
     rows: list[FieldRow] = []
+    value_of = parsed.frontmatter.get
     for name, field in schema.fields.items():
-        value = parsed.frontmatter.get(name)
+        value = value_of(name)
         if value is None:
             continue
         kind = field.scalar_type
         if field.index:
-            for item in indexed_items(value):
-                text = js_text(item)
-                objects.append(_field_object(field, kind, text))
-                rows.append(_field_row(field, kind, item, text))
+            if isinstance(value, list):
+                for item in value:
+                    if item is not None:
+                        _add_value(field, kind, item, objects, rows)
+            else:
+                _add_value(field, kind, value, objects, rows)
         if kind == "ref":
             line = parsed.key_lines.get(name)
             edges.extend(
@@ -117,26 +120,31 @@ def indexed_items(value: object) -> Iterator[object]:
     return iter((value,))
 
 
-def _field_object(field: FieldDef, kind: str, text: str) -> ExtractedObject:
-    primitive = _PRIMITIVE_OF_TYPE.get(kind, "entity")
-    if kind == "string" and looks_like_contact(text):
-        primitive = "contact"
-    return ExtractedObject(
-        primitive=primitive,
-        subtype=field.name,
-        value=text,
-        normalized=normalize(primitive, text),
-        label=text,
-        role=field.role,
-        source_line=_FIELD_SOURCE_LINE,
-        block_id=None,
+def _add_value(
+    field: FieldDef,
+    kind: str,
+    value: object,
+    objects: list[ExtractedObject],
+    rows: list[FieldRow],
+) -> None:
+    """Add the object and the row of one value of an indexed field."""
+    text = value if isinstance(value, str) else js_text(value)
+    numeric = decimal = None
+    primitive = _PRIMITIVE_OF_TYPE.get(kind)
+    if primitive is None:
+        contact = kind == "string" and looks_like_contact(text)
+        primitive = "contact" if contact else "entity"
+    elif kind != "date":
+        numeric = field_number(kind, value)
+        if kind == "amount" and numeric is not None:
+            decimal = money_decimal(text)
+    normalized = normalize(primitive, text)
+    objects.append(
+        ExtractedObject(
+            primitive, field.name, text, normalized, text, field.role, _FIELD_SOURCE_LINE, None
+        )
     )
-
-
-def _field_row(field: FieldDef, kind: str, item: object, text: str) -> FieldRow:
-    numeric = field_number(kind, item)
-    decimal = money_decimal(text) if kind == "amount" and numeric is not None else None
-    return FieldRow(field.name, text, numeric, field.type, decimal)
+    rows.append(FieldRow(field.name, text, numeric, field.type, decimal))
 
 
 def _ref_targets(field: FieldDef, value: object) -> list[str]:
@@ -152,14 +160,14 @@ def _annotation_object(
 ) -> ExtractedObject:
     primitive = registry.subtype_map.get(annotation.type, "entity")
     return ExtractedObject(
-        primitive=primitive,
-        subtype=annotation.type,
-        value=annotation.value,
-        normalized=normalize(primitive, annotation.value, annotation.type),
-        label=annotation.label,
-        role=None,
-        source_line=annotation.line,
-        block_id=block_id,
+        primitive,
+        annotation.type,
+        annotation.value,
+        normalize(primitive, annotation.value, annotation.type),
+        annotation.label,
+        None,
+        annotation.line,
+        block_id,
     )
 
 

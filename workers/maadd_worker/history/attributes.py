@@ -25,6 +25,7 @@ class ContentFilters:
         "_attributes_file",
         "_autocrlf",
         "_config_files",
+        "_directories",
         "_git_dir",
         "_repository",
         "_stamps",
@@ -42,11 +43,14 @@ class ContentFilters:
             os.path.join(xdg, "git", "config"),
             "/etc/gitconfig",
         )
+        self._directories: dict[str, bool] = {}
         self._stamps: tuple[_Stamp, ...] = ()
         self._autocrlf = False
 
     def refresh(self) -> bool:
-        """Read the configuration again if one of its files changed; whether one had."""
+        """Read the configuration again if one of its files changed; whether one had. What was
+        found out about attribute files counts until the next call."""
+        self._directories.clear()
         stamps = tuple(_stamp(path) for path in self._config_files)
         if stamps == self._stamps:
             return False
@@ -77,14 +81,22 @@ class ContentFilters:
         return self._autocrlf or any(attribute(path, name) not in (None, False) for name in _TEXT)
 
     def _has_attributes(self, path: str) -> bool:
+        """Whether an attribute file may say something about a path."""
+        directory = path.rpartition("/")[0]
+        found = self._directories.get(directory)
+        if found is None:
+            found = self._directories[directory] = self._look_for_attributes(directory)
+        return found
+
+    def _look_for_attributes(self, directory: str) -> bool:
         common = os.path.join(self._git_dir.common, "info", "attributes")
         if any(map(os.path.exists, (common, self._attributes_file, "/etc/gitattributes"))):
             return True
-        directory = self._git_dir.root
-        for name in path.split("/"):
-            if os.path.exists(os.path.join(directory, ".gitattributes")):
+        here = self._git_dir.root
+        for name in (*directory.split("/"), ""):
+            if os.path.exists(os.path.join(here, ".gitattributes")):
                 return True
-            directory = os.path.join(directory, name)
+            here = os.path.join(here, name)
         return False
 
 

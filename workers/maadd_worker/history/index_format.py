@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -23,6 +23,7 @@ _NAME_AT = 62
 _NAME_MASK = 0xFFF
 _EXTENDED_BIT = 0x40
 _WORD = 0xFFFF_FFFF
+_SEARCHED_ONE_BY_ONE = 16
 
 _KEPT = (b"REUC",)
 _NEEDS_GIT = (b"UNTR", b"FSMN", b"link", b"sdir")
@@ -60,7 +61,7 @@ def edit_index(data: bytes, updates: Mapping[bytes, IndexEntry | None]) -> bytes
     version, count = _check_head(data)
     added = sorted((path, entry) for path, entry in updates.items() if entry is not None)
     dropped = {*updates, *(parent for path, _ in added for parent in _parents(path))}
-    inside = tuple(path + b"/" for path, _ in added if path + b"/" in data)
+    inside = _turned_into_files(data, count, [path for path, _ in added])
     pieces: list[bytes] = []
     kept_from = _HEADER.size
     upcoming = iter(added)
@@ -86,6 +87,20 @@ def edit_index(data: bytes, updates: Mapping[bytes, IndexEntry | None]) -> bytes
     head = _HEADER.pack(b"DIRC", version, remaining + len(added))
     result = b"".join([head, *pieces])
     return result + hashlib.sha1(result).digest()
+
+
+def _turned_into_files(data: bytes, count: int, paths: Sequence[bytes]) -> tuple[bytes, ...]:
+    """Those of the paths, with a slash behind, that are directories in the index."""
+    if len(paths) <= _SEARCHED_ONE_BY_ONE:
+        return tuple(path + b"/" for path in paths if path + b"/" in data)
+    directories: set[bytes] = set()
+    last = b""
+    for _, name, _ in _entries(data, count):
+        directory = name[: name.rfind(b"/") + 1]
+        if directory != last:
+            directories.update(parent + b"/" for parent in _parents(name))
+            last = directory
+    return tuple(path + b"/" for path in paths if path + b"/" in directories)
 
 
 def new_index() -> bytes:

@@ -19,7 +19,8 @@ from maadd_worker.disk.journal import Journal
 from maadd_worker.history.git_dir import GitDir, LocalConfig
 from maadd_worker.history.index_file import IndexFile
 from maadd_worker.history.index_lock import IndexLock
-from maadd_worker.history.loose_objects import DEFAULT_LEVEL, LooseObjects
+from maadd_worker.history.loose_objects import DEFAULT_LEVEL
+from maadd_worker.history.object_writer import ObjectWriter
 from maadd_worker.history.outcome import GitFailure
 from maadd_worker.history.store import (
     WAITS_S,
@@ -64,7 +65,7 @@ class Libgit2Store:
         self._git_dir = git_dir
         self._repository = repository
         self._odb = repository.odb
-        self._objects = LooseObjects(
+        self._objects = ObjectWriter(
             os.path.join(git_dir.common, "objects"),
             level=config.loose_compression,
             fsync=config.fsync_objects,
@@ -75,7 +76,7 @@ class Libgit2Store:
         self._last_commit = 0.0
         self._branch_locked = False
         self._trees = TreeCache(self._read_tree, self._write_tree)
-        self._worktree = Worktree(git_dir, repository, self._trees)
+        self._worktree = Worktree(git_dir, repository, self._objects, self._trees)
         self._base: pygit2.Oid | None = None
         self._loaded = False
 
@@ -140,6 +141,7 @@ class Libgit2Store:
         results: list[Committed] = []
         self._loaded = False  # until the branch has moved, the trees are ahead of it
         for change in changes:
+            self._objects.forget()
             try:
                 entries, skipped = self._worktree.collect(change, timeout_s)
             except GitFailure as failure:
@@ -201,6 +203,7 @@ class Libgit2Store:
         )
         self._repository.set_ident(change.committer.name, change.committer.email)
         tree = pygit2.Oid(raw=self._trees.write())
+        self._objects.flush()
         parents = [parent] if parent is not None else []
         return self._repository.create_commit(
             None, author, committer, change.message, tree, parents

@@ -7,7 +7,6 @@ tree of a flat folder of thousands of records compression is most of the cost of
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 import os
 import zlib
@@ -27,22 +26,17 @@ class LooseObjects:
         self._fsync = fsync
         self._numbers = itertools.count()
 
-    def write(self, kind: bytes, data: bytes) -> bytes:
-        """Store an object of the given kind (`tree`, `blob`); gives its binary id.
+    def write(self, name: str, kind: bytes, data: bytes) -> None:
+        """Store an object of the given kind (`tree`, `blob`) under its hexadecimal name.
 
         Raises OSError when it cannot be stored.
         """
-        head = b"%s %d\0" % (kind, len(data))
-        digest = hashlib.sha1(head)
-        digest.update(data)
-        name = digest.hexdigest()
         folder = os.path.join(self._directory, name[:2])
         path = os.path.join(folder, name[2:])
         try:
             os.utime(path)  # keeps it from being pruned as old, as Git does
         except FileNotFoundError:
-            self._create(folder, path, head, data)
-        return digest.digest()
+            self._create(folder, path, b"%s %d\0" % (kind, len(data)), data)
 
     def _create(self, folder: str, path: str, head: bytes, data: bytes) -> None:
         deflate = zlib.compressobj(self._level)

@@ -14,6 +14,7 @@ import pygit2
 from maadd_worker.history.attributes import ContentFilters
 from maadd_worker.history.command import GitTimeout, run_git
 from maadd_worker.history.git_dir import GitDir
+from maadd_worker.history.object_writer import ObjectWriter
 from maadd_worker.history.outcome import GitFailure
 from maadd_worker.history.store import Change, check_path
 from maadd_worker.history.trees import (
@@ -36,11 +37,18 @@ class _NotVersioned(Exception):
 class Worktree:
     """The files of one project, looked at with the eyes of its repository."""
 
-    __slots__ = ("_filters", "_git_dir", "_keeps_mode", "_repository", "_trees")
+    __slots__ = ("_filters", "_git_dir", "_keeps_mode", "_objects", "_repository", "_trees")
 
-    def __init__(self, git_dir: GitDir, repository: pygit2.Repository, trees: TreeCache) -> None:
+    def __init__(
+        self,
+        git_dir: GitDir,
+        repository: pygit2.Repository,
+        objects: ObjectWriter,
+        trees: TreeCache,
+    ) -> None:
         self._git_dir = git_dir
         self._repository = repository
+        self._objects = objects
         self._trees = trees
         self._filters = ContentFilters(repository, git_dir)
         self._keeps_mode = False
@@ -91,7 +99,7 @@ class Worktree:
             self._refuse_unversioned(path)
         if mode != SYMLINK and self._filters.changes(path, data):
             return TreeEntry(mode, self._filtered_blob(path, data, timeout_s))
-        return TreeEntry(mode, self._repository.create_blob(data).raw)
+        return TreeEntry(mode, self._objects.write(b"blob", data))
 
     def _read(self, path: str) -> tuple[bytes | None, bytes]:
         full = os.path.join(self._git_dir.root, path)

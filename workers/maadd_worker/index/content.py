@@ -1,4 +1,4 @@
-"""The child rows of a record in and out of the tables, and their counts (spec 01 §12).
+"""The child rows of records in and out of the tables, and their counts (spec 01 §12).
 
 Rows that are the same before and after are not touched: most updates change one field, and a
 forced pass over unchanged files changes none.
@@ -6,45 +6,24 @@ forced pass over unchanged files changes none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import apsw
 import msgspec
 
-from maadd_worker.extract.extraction import Extraction
-from maadd_worker.index.child_rows import (
-    Row,
-    block_rows,
-    field_value_rows,
-    object_rows,
-    relationship_rows,
-)
+from maadd_worker.index.child_rows import Row
 from maadd_worker.index.counters import CounterDeltas
-from maadd_worker.index.documents import DocumentRow, FileIdentity
-from maadd_worker.index.plan import TypePlan
-from maadd_worker.markdown.blocks import Block
-
-
-class NewDocument(msgspec.Struct, frozen=True):
-    """One record ready to be stored. `file` is None when its content may still change unseen."""
-
-    doc_id: str
-    schema_ref: str
-    file_path: str
-    file_hash: str
-    valid: bool
-    partial: bool
-    plan: TypePlan
-    extraction: Extraction
-    blocks: tuple[Block, ...]
-    file: FileIdentity | None = None
+from maadd_worker.index.documents import DocumentRow
+from maadd_worker.index.new_document import NewDocument
 
 
 class _ChildTable(msgspec.Struct, frozen=True):
     """The statements of one table. A row begins with its owner's id and ends its key at `key`."""
 
     select: str
+    select_many: str
     put: str
     cut: str
     clear: str
@@ -52,8 +31,13 @@ class _ChildTable(msgspec.Struct, frozen=True):
 
 
 def _child_table(name: str, columns: int, *key: str) -> _ChildTable:
+    order = ", ".join(key[1:])
     return _ChildTable(
-        select=f"SELECT * FROM {name} WHERE {key[0]} = ? ORDER BY {', '.join(key)}",
+        select=f"SELECT * FROM {name} WHERE {key[0]} = ? ORDER BY {order}",
+        select_many=(
+            f"SELECT t.* FROM json_each(?) i CROSS JOIN {name} t ON t.{key[0]} = i.value "
+            f"ORDER BY i.id, {order}"
+        ),
         put=f"INSERT INTO {name} VALUES ({', '.join('?' * columns)})",
         cut=f"DELETE FROM {name} WHERE {' AND '.join(f'{column} = ?' for column in key)}",
         clear=f"DELETE FROM {name} WHERE {key[0]} = ?",
@@ -67,38 +51,58 @@ _BLOCKS = _child_table("blocks", 7, "doc_id", "id")
 _FIELD_VALUES = _child_table("field_values", 11, "doc_id", "field_name", "id")
 _TABLES = (_OBJECTS, _RELATIONSHIPS, _BLOCKS, _FIELD_VALUES)
 
+_KINDS = "SELECT primitive, subtype, value FROM objects WHERE doc_id = ?"
 _EDGES = """
-SELECT relation_type, (SELECT t.deleted FROM documents t WHERE t.doc_id = target_doc_id)
-FROM relationships WHERE source_doc_id = ?
+SELECT r.source_type, r.relation_type, t.deleted, count(*)
+FROM json_each(?) i CROSS JOIN relationships r ON r.source_doc_id = i.value
+LEFT JOIN documents t ON t.doc_id = r.target_doc_id
+GROUP BY r.source_type, r.relation_type, t.deleted
 """
-_KINDS = "SELECT primitive, subtype FROM objects WHERE doc_id = ?"
+_INBOUND = """
+SELECT r.source_type, r.relation_type, count(*)
+FROM json_each(?) i CROSS JOIN relationships r ON r.target_doc_id = i.value
+GROUP BY r.source_type, r.relation_type
+"""
+
+
+def move_targets(
+    connection: apsw.Connection,
+    deltas: CounterDeltas,
+    doc_ids: Sequence[str],
+    before: int | None,
+    after: int | None,
+) -> None:
+    """Count that records which edges may point to change their state."""
+    if deltas.loading:
+        return
+    inbound: list[Any] = connection.execute(_INBOUND, (_json(doc_ids),)).fetchall()
+    if inbound:
+        deltas.move_target(inbound, before, after)
 
 
 def add_content(
-    connection: apsw.Connection, deltas: CounterDeltas, row: DocumentRow, new: NewDocument
+    connection: apsw.Connection, deltas: CounterDeltas, added: Sequence[NewDocument]
 ) -> None:
-    """Store the child rows of a record that has none, whose row is stored already."""
-    doc_id, found = row.doc_id, new.extraction
-    _count_document(deltas, row, 1)
-    if found.objects:
-        connection.executemany(_OBJECTS.put, object_rows(doc_id, found.objects))
-        deltas.add_objects(row.doc_type, _kinds(new), 1)
-    if found.relationships:
-        connection.executemany(
-            _RELATIONSHIPS.put, relationship_rows(doc_id, row.doc_type, found.relationships)
+    """Store the child rows of records that have none, whose own rows are stored already."""
+    for new in added:
+        deltas.add_document(
+            new.doc_type, new.model_fingerprint, valid=new.valid, partial=new.partial, sign=1
         )
-        deltas.add_edges(row.doc_type, _edges(connection, doc_id), 1)
-    if new.blocks:
-        connection.executemany(_BLOCKS.put, block_rows(doc_id, new.blocks))
-    connection.executemany(_FIELD_VALUES.put, field_value_rows(doc_id, new.plan, found.field_rows))
+        deltas.add_objects(new.doc_type, _kinds(new.objects), 1)
+    flat = chain.from_iterable
+    connection.executemany(_OBJECTS.put, flat(new.objects for new in added))
+    connection.executemany(_RELATIONSHIPS.put, flat(new.relationships for new in added))
+    connection.executemany(_BLOCKS.put, flat(new.blocks for new in added))
+    connection.executemany(_FIELD_VALUES.put, flat(new.field_values for new in added))
+    _count_edges(connection, deltas, [new.doc_id for new in added if new.relationships], 1)
 
 
 def remove_content(connection: apsw.Connection, deltas: CounterDeltas, row: DocumentRow) -> None:
     """Remove the child rows of a live record and take it out of the counts."""
     kinds: list[Any] = connection.execute(_KINDS, (row.doc_id,)).fetchall()
-    _count_document(deltas, row, -1)
+    count_document(deltas, row, -1)
     deltas.add_objects(row.doc_type, kinds, -1)
-    deltas.add_edges(row.doc_type, _edges(connection, row.doc_id), -1)
+    _count_edges(connection, deltas, [row.doc_id], -1)
     for table in _TABLES:
         connection.execute(table.clear, (row.doc_id,))
 
@@ -107,29 +111,50 @@ def replace_content(
     connection: apsw.Connection,
     deltas: CounterDeltas,
     previous: DocumentRow,
-    row: DocumentRow,
     new: NewDocument,
 ) -> None:
     """Turn the child rows of a live record, which keeps its type, into those of `new`."""
-    doc_id, found = row.doc_id, new.extraction
-    _count_document(deltas, previous, -1)
-    _count_document(deltas, row, 1)
-    old_objects = _replace(connection, _OBJECTS, doc_id, object_rows(doc_id, found.objects))
+    doc_id, doc_type = new.doc_id, new.doc_type
+    count_document(deltas, previous, -1)
+    deltas.add_document(
+        doc_type, new.model_fingerprint, valid=new.valid, partial=new.partial, sign=1
+    )
+    old_objects = _replace(connection, _OBJECTS, doc_id, new.objects)
     if old_objects is not None:
-        deltas.add_objects(row.doc_type, [(old[2], old[3]) for old in old_objects], -1)
-        deltas.add_objects(row.doc_type, _kinds(new), 1)
-    old_edges: list[Any] = _edges(connection, doc_id)
-    edges = relationship_rows(doc_id, row.doc_type, found.relationships)
-    if _replace(connection, _RELATIONSHIPS, doc_id, edges) is not None:
-        deltas.add_edges(row.doc_type, old_edges, -1)
-        deltas.add_edges(row.doc_type, _edges(connection, doc_id), 1)
-    _replace(connection, _BLOCKS, doc_id, block_rows(doc_id, new.blocks))
-    values = field_value_rows(doc_id, new.plan, found.field_rows)
-    _replace(connection, _FIELD_VALUES, doc_id, values)
+        deltas.add_objects(doc_type, _kinds(old_objects), -1)
+        deltas.add_objects(doc_type, _kinds(new.objects), 1)
+    old_edges = _edges(connection, deltas, [doc_id])
+    if _replace(connection, _RELATIONSHIPS, doc_id, new.relationships) is not None:
+        deltas.add_edges(old_edges, -1)
+        _count_edges(connection, deltas, [doc_id], 1)
+    _replace(connection, _BLOCKS, doc_id, new.blocks)
+    _replace(connection, _FIELD_VALUES, doc_id, new.field_values)
+
+
+def count_document(deltas: CounterDeltas, row: DocumentRow, sign: int) -> None:
+    """Count a live record that comes (`sign` 1) or goes (-1), by its row."""
+    deltas.add_document(
+        row.doc_type, row.model_fingerprint, valid=row.valid, partial=row.partial, sign=sign
+    )
+
+
+def has_content(connection: apsw.Connection, documents: Sequence[NewDocument]) -> bool:
+    """Whether the tables hold exactly the child rows of these records."""
+    doc_ids = _json([new.doc_id for new in documents])
+    wanted = (
+        (_OBJECTS, [row for new in documents for row in new.objects]),
+        (_RELATIONSHIPS, [row for new in documents for row in new.relationships]),
+        (_BLOCKS, [row for new in documents for row in new.blocks]),
+        (_FIELD_VALUES, [row for new in documents for row in new.field_values]),
+    )
+    return all(
+        connection.execute(table.select_many, (doc_ids,)).fetchall() == rows
+        for table, rows in wanted
+    )
 
 
 def _replace(
-    connection: apsw.Connection, table: _ChildTable, doc_id: str, rows: Sequence[Row]
+    connection: apsw.Connection, table: _ChildTable, doc_id: str, rows: list[Row]
 ) -> list[Row] | None:
     """Make the table hold exactly `rows` for the record; the old ones, None if they are equal."""
     old: list[Row] = connection.execute(table.select, (doc_id,)).fetchall()
@@ -144,16 +169,23 @@ def _replace(
     return old
 
 
-def _count_document(deltas: CounterDeltas, row: DocumentRow, sign: int) -> None:
-    deltas.add_document(
-        row.doc_type, row.model_fingerprint, valid=row.valid, partial=row.partial, sign=sign
-    )
+def _count_edges(
+    connection: apsw.Connection, deltas: CounterDeltas, doc_ids: Sequence[str], sign: int
+) -> None:
+    deltas.add_edges(_edges(connection, deltas, doc_ids), sign)
 
 
-def _kinds(new: NewDocument) -> list[tuple[str, str]]:
-    return [(found.primitive, found.subtype) for found in new.extraction.objects]
+def _edges(connection: apsw.Connection, deltas: CounterDeltas, doc_ids: Sequence[str]) -> list[Any]:
+    """The edges of records as `CounterDeltas.add_edges` takes them; none during a load."""
+    if deltas.loading or not doc_ids:
+        return []
+    return connection.execute(_EDGES, (_json(doc_ids),)).fetchall()
 
 
-def _edges(connection: apsw.Connection, doc_id: str) -> list[Any]:
-    """The record's edges as (relation type, state of the target)."""
-    return connection.execute(_EDGES, (doc_id,)).fetchall()
+def _kinds(objects: Iterable[Row]) -> Iterable[tuple[str, str, str]]:
+    """Primitive, subtype and value of rows of `objects`."""
+    return (row[2:5] for row in objects)
+
+
+def _json(doc_ids: Sequence[str]) -> str:
+    return msgspec.json.encode(doc_ids).decode()

@@ -2,7 +2,8 @@
 
 The writer collects the differences of a transaction and stores them before its commit, so
 that the counts are exact for every snapshot. An edge counts while its source is live and its
-target is no tombstone; a `ref` edge whose target is not live is broken.
+target is no tombstone; a `ref` edge whose target is not live is broken. The distinct values of
+objects are counted too, for searches; `object_values` does that.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from typing import Any
 
 import apsw
 import msgspec
+
+from maadd_worker.index.object_values import Kind, add_values, count_values
 
 LIVE = 0
 TOMBSTONE = 1
@@ -58,9 +61,14 @@ class _TypeDelta(msgspec.Struct):
 
 
 class CounterDeltas(msgspec.Struct):
-    """The differences that one transaction makes; mutable, owned by the writer."""
+    """The differences that one transaction makes; mutable, owned by the writer.
 
+    `loading` leaves out what a load counts once, at its end: edges, subtypes and values.
+    """
+
+    loading: bool = False
     types: dict[str, _TypeDelta] = msgspec.field(default_factory=dict)
+    values: dict[Kind, int] = msgspec.field(default_factory=dict)
     subtypes: dict[tuple[str, str], int] = msgspec.field(default_factory=dict)
     fingerprints: dict[tuple[str, str], int] = msgspec.field(default_factory=dict)
 
@@ -81,23 +89,30 @@ class CounterDeltas(msgspec.Struct):
         """A live record that was complete becomes partial."""
         self._type(doc_type).partial += 1
 
-    def add_objects(self, doc_type: str, kinds: Iterable[tuple[str, str]], sign: int) -> None:
-        """Objects, given as (primitive, subtype), of a live record."""
-        subtypes = self.subtypes
-        number = 0
-        for kind in kinds:
-            subtypes[kind] = subtypes.get(kind, 0) + sign
-            number += sign
-        self._type(doc_type).objects += number
-
-    def add_edges(self, doc_type: str, edges: Iterable[tuple[str, int | None]], sign: int) -> None:
-        """Edges of a live record, given as (relation type, state of the target)."""
+    def add_objects(self, doc_type: str, objects: Iterable[Kind], sign: int) -> None:
+        """Objects of live records of a type."""
         delta = self._type(doc_type)
-        for relation, target in edges:
+        if self.loading:
+            delta.objects += sign * sum(1 for _ in objects)
+            return
+        subtypes, values = self.subtypes, self.values
+        for found in objects:
+            kind = found[:2]
+            subtypes[kind] = subtypes.get(kind, 0) + sign
+            values[found] = values.get(found, 0) + sign
+            delta.objects += sign
+
+    def add_edges(self, edges: Iterable[tuple[str, str, int | None, int]], sign: int) -> None:
+        """Edges of live records.
+
+        Given as (source type, relation type, state of the target, number).
+        """
+        for doc_type, relation, target, number in edges:
+            delta = self._type(doc_type)
             if target != TOMBSTONE:
-                delta.relationships += sign
+                delta.relationships += sign * number
             if target != LIVE and relation == "ref":
-                delta.broken_refs += sign
+                delta.broken_refs += sign * number
 
     def move_target(
         self,
@@ -118,10 +133,13 @@ class CounterDeltas(msgspec.Struct):
     def copy(self) -> CounterDeltas:
         """An independent copy, to come back to when a savepoint is undone."""
         types = {name: msgspec.structs.replace(delta) for name, delta in self.types.items()}
-        return CounterDeltas(types, dict(self.subtypes), dict(self.fingerprints))
+        return CounterDeltas(
+            self.loading, types, dict(self.values), dict(self.subtypes), dict(self.fingerprints)
+        )
 
     def store(self, connection: apsw.Connection) -> None:
         """Add the differences to the tables, in the open transaction."""
+        add_values(connection, self.values)
         connection.executemany(
             _ADD_TYPE,
             [
@@ -170,6 +188,23 @@ INSERT INTO fingerprint_counts (doc_type, model_fingerprint, documents) VALUES (
 ON CONFLICT (doc_type, model_fingerprint) DO UPDATE SET documents = documents + excluded.documents
 """
 
+_COUNT_EDGES = """
+UPDATE type_counts SET relationships = 0, broken_refs = 0, generation = generation + 1;
+UPDATE type_counts SET relationships = e.relationships, broken_refs = e.broken_refs
+FROM (
+    SELECT r.source_type,
+           count(*) FILTER (WHERE d.deleted IS NOT 1) AS relationships,
+           count(*) FILTER (WHERE r.relation_type = 'ref' AND d.deleted IS NOT 0) AS broken_refs
+    FROM relationships r LEFT JOIN documents d ON d.doc_id = r.target_doc_id
+    GROUP BY r.source_type
+) AS e WHERE e.source_type = doc_type;
+"""
+_COUNT_SUBTYPES = """
+DELETE FROM subtype_counts;
+INSERT INTO subtype_counts (primitive, subtype, objects)
+    SELECT primitive, subtype, sum(objects) FROM object_values GROUP BY primitive, subtype;
+"""
+
 _COUNTERS = """
 SELECT c.doc_type, c.documents, c.objects, c.relationships, c.broken_refs, c.invalid, c.partial,
        (SELECT max(d.indexed_at) FROM documents d WHERE d.deleted = 0 AND d.doc_type = c.doc_type)
@@ -186,6 +221,13 @@ SELECT documents, generation,
 FROM type_counts c WHERE doc_type = ?
 """
 _ALL_STATE = "SELECT sum(documents), sum(generation) FROM type_counts"
+
+
+def finish_counters(connection: apsw.Connection) -> None:
+    """Count everything that a load has left out, in the open transaction."""
+    connection.execute(_COUNT_EDGES)
+    count_values(connection)
+    connection.execute(_COUNT_SUBTYPES)
 
 
 def read_counters(connection: apsw.Connection) -> Counters:

@@ -9,16 +9,13 @@ import msgspec
 
 from maadd.protocol.errors import MaadError
 from maadd_worker.disk.root import ProjectRoot
-from maadd_worker.extract.extraction import extract
 from maadd_worker.index.connection import backend_error
-from maadd_worker.index.content import NewDocument
 from maadd_worker.index.documents import DocumentRow, FileIdentity
+from maadd_worker.index.new_document import NewDocument, new_document
 from maadd_worker.index.writer import IndexWriter
 from maadd_worker.markdown.document import ParsedDocument, parse_document
 from maadd_worker.markdown.frontmatter import content_hash
-from maadd_worker.schema.ids import describe_fault, doc_id_fault
 from maadd_worker.schema.model import Model
-from maadd_worker.schema.validation import validate
 
 
 class IndexedDocument(msgspec.Struct, frozen=True):
@@ -67,14 +64,24 @@ def index_document(
             return IndexedDocument(known, known, "unchanged", rows_made=False)
     if parsed is None:
         parsed = parse_document(data, rel_path, max_annotations=max_annotations)
-    new = _prepare(writer, model, rel_path, parsed, file)
+    new = new_document(writer.type_plans(model), rel_path, parsed, file)
+    return store_document(writer, root, new, known)
+
+
+def store_document(
+    writer: IndexWriter, root: ProjectRoot, new: NewDocument, known: DocumentRow | None
+) -> IndexedDocument:
+    """Store a record in the caller's transaction; `known` is the live row of its path.
+
+    Raises DUPLICATE_DOC_ID and BACKEND_ERROR like `index_document`.
+    """
     replaced = known if known is not None and known.doc_id != new.doc_id else None
     same_id = known
     if known is None or replaced is not None:
         same_id = writer.find(new.doc_id, include_deleted=True)
     previous = same_id if same_id is not None and not same_id.deleted else None
-    if previous is not None and previous.file_path != rel_path:
-        _refuse_collision(root, previous, rel_path)
+    if previous is not None and previous.file_path != new.file_path:
+        _refuse_collision(root, previous, new.file_path)
     try:
         if replaced is not None:
             writer.remove_document(replaced.doc_id)
@@ -82,54 +89,11 @@ def index_document(
     except apsw.InterruptError:
         raise
     except apsw.Error as error:
-        raise backend_error(error, f"updated for {rel_path}") from error
+        raise backend_error(error, f"updated for {new.file_path}") from error
     if previous is None:
         return IndexedDocument(row, None, "create", replaced=replaced)
     same = previous.version == row.version and previous.file_path == row.file_path
     return IndexedDocument(row, previous, "unchanged" if same else "update", replaced=replaced)
-
-
-def _prepare(
-    writer: IndexWriter,
-    model: Model,
-    path: str,
-    parsed: ParsedDocument,
-    file: FileIdentity | None,
-) -> NewDocument:
-    frontmatter = parsed.frontmatter
-    doc_type, doc_id = frontmatter.get("doc_type"), frontmatter.get("doc_id")
-    if not isinstance(doc_type, str):
-        raise MaadError(
-            "UNKNOWN_TYPE",
-            f"{path}: the frontmatter needs a doc_type that names a registered type",
-            {"file": path},
-        )
-    try:
-        plan = writer.type_plan(model, doc_type)
-    except MaadError as error:
-        raise MaadError(error.code, f"{path}: {error.message}", {"file": path}) from error
-    if not isinstance(doc_id, str) or not doc_id:
-        raise MaadError(
-            "INVALID_DOC_ID",
-            f"{path}: the frontmatter needs a doc_id; it {describe_fault('EMPTY')}",
-            {"file": path, "reason": "EMPTY"},
-        )
-    schema_ref = frontmatter.get("schema")
-    valid = (
-        doc_id_fault(doc_id) is None and validate(plan.schema, model, frontmatter, "index").valid
-    )
-    return NewDocument(
-        doc_id=doc_id,
-        schema_ref=schema_ref if isinstance(schema_ref, str) else plan.entry.schema_ref,
-        file_path=path,
-        file_hash=parsed.file_hash,
-        valid=valid,
-        partial=parsed.annotations_truncated,
-        plan=plan,
-        extraction=extract(parsed, plan.schema, model.registry),
-        blocks=parsed.blocks,
-        file=file,
-    )
 
 
 def _refuse_collision(root: ProjectRoot, indexed: DocumentRow, path: str) -> None:

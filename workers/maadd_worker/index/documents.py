@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import apsw
@@ -31,7 +32,7 @@ class DocumentRow(msgspec.Struct, frozen=True):
     model_fingerprint: str
 
 
-class FileIdentity(msgspec.Struct, frozen=True):
+class FileIdentity(msgspec.Struct, frozen=True, array_like=True):
     """What `stat` says of a file whose content was read: unchanged means the same content."""
 
     mtime_ns: int
@@ -47,6 +48,10 @@ _FIND_ANY = f"SELECT {_COLUMNS} FROM documents WHERE doc_id = ?"
 _FIND_LIVE = f"{_FIND_ANY} AND deleted = 0"
 _FIND_PATH_ANY = f"SELECT {_COLUMNS} FROM documents WHERE file_path = ?"
 _FIND_PATH_LIVE = f"{_FIND_PATH_ANY} AND deleted = 0"
+_FIND_PATHS_LIVE = f"""
+SELECT {_COLUMNS} FROM documents
+WHERE file_path IN (SELECT value FROM json_each(?)) AND deleted = 0
+"""
 _IDS_IN_RANGE = "SELECT doc_id FROM documents WHERE doc_id >= ? AND doc_id < ? ORDER BY doc_id"
 _META_GET = "SELECT value FROM engine_meta WHERE key = ?"
 
@@ -67,6 +72,15 @@ def find_document_by_path(
     """The row of a project-relative path; tombstones only when asked for."""
     sql = _FIND_PATH_ANY if include_deleted else _FIND_PATH_LIVE
     return _one(connection.execute(sql, (path,)).fetchone())
+
+
+def find_documents_by_path(
+    connection: apsw.Connection, paths: Sequence[str]
+) -> dict[str, DocumentRow]:
+    """The live rows that there are for some project-relative paths."""
+    listing = msgspec.json.encode(paths).decode()
+    rows = map(_one, connection.execute(_FIND_PATHS_LIVE, (listing,)))
+    return {row.file_path: row for row in rows if row is not None}
 
 
 def find_ids_with_prefix(connection: apsw.Connection, prefix: str) -> list[str]:

@@ -1,28 +1,31 @@
 """The whole-project pass: every file against every row (spec 01 §14.2).
 
-Takes one type after the other, in chunks. Files are looked at and read without a transaction;
-the rows of a chunk change in one, so that other writes can come between. The pass holds the
-paths of the project, never its contents.
+Takes one type after the other, in batches. Files are read and parsed without a transaction;
+the rows of a batch change in one, so that other writes can come between. The pass holds the
+paths of the project and a few batches, never all contents.
 """
 
 from __future__ import annotations
 
-import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, closing
 
 import apsw
 import msgspec
 
-from maadd.protocol.errors import MaadError, MaadErrors, errors_of
+from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import WorkerSettings
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scan import MarkdownFile
+from maadd_worker.index.batch import FileOutcome, store_batch
 from maadd_worker.index.connection import backend_error
 from maadd_worker.index.counters import read_counters
-from maadd_worker.index.document import IndexedDocument, index_document
-from maadd_worker.index.documents import DocumentRow, FileIdentity
+from maadd_worker.index.documents import DocumentRow
+from maadd_worker.index.load import load
 from maadd_worker.index.pass_report import PassChange, PassProgress, ReindexReport
+from maadd_worker.index.pipeline import Pipeline
+from maadd_worker.index.prepare import FileTask, Limits, PreparedFile
 from maadd_worker.index.rebuilt import finish_rebuild
 from maadd_worker.index.sweep import SweepResult, TypeWalk, judge_walk, sweep, walk_warning
 from maadd_worker.index.tombstone_files import register_tombstones
@@ -31,12 +34,12 @@ from maadd_worker.schema.fingerprint import index_fingerprint
 from maadd_worker.schema.model import Model
 from maadd_worker.schema.registry import TypeEntry
 
-_CHUNK_FILES = 500
-_CHUNK_BYTES = 8 * 1024 * 1024
-"""A transaction holds the lock for a fraction of a second, and its files fit in memory."""
+_BATCH_FILES = 250
+_BATCH_BYTES = 4 * 1024 * 1024
+"""A transaction holds the lock for a fraction of a second, and some batches fit in memory."""
 
-_SETTLED_NS = 2_000_000_000
-"""A file younger than this may change again without another mtime."""
+_WORTH_A_LOAD = 1000
+"""Files that make up for the making of indexes."""
 
 INDEX_FINGERPRINT_KEY = "schema_index_fp:"
 MODEL_FINGERPRINT_KEY = "model_fp:"
@@ -56,6 +59,7 @@ def index_all(
     *,
     force: bool = False,
     prune: bool = False,
+    unread: bool = False,
     progress: Callable[[PassProgress], None] | None = None,
     between_chunks: Callable[[], None] | None = None,
     changed: Callable[[PassChange], None] | None = None,
@@ -63,14 +67,15 @@ def index_all(
     """Bring the whole index up to date with the files; call outside a transaction.
 
     `force` makes all rows anew. `prune` also removes the rows of missing files whose folder is
-    empty or gone. `between_chunks` runs while no transaction is open, for writes that wait; an
-    exception from it ends the pass, and what is committed stays. `changed` hears of every
-    record that changed. Failures of single files are in the report; BACKEND_ERROR when the
-    database itself fails.
+    empty or gone. `unread` promises that nobody reads records meanwhile, so that a mostly empty
+    index can be loaded (`load.py`). `between_chunks` runs while no transaction is open, for
+    writes that wait; an exception from it ends the pass, and what is committed stays. `changed`
+    hears of every record that changed. Failures of single files are in the report;
+    BACKEND_ERROR when the database itself fails.
     """
     run = _Pass(writer, model, root, settings, force, progress, between_chunks, changed)
     try:
-        return run.run(prune)
+        return run.run(prune, unread)
     except apsw.Error as error:
         raise backend_error(error, "brought up to date") from error
 
@@ -87,21 +92,13 @@ class _KnownFile(msgspec.Struct, frozen=True):
     inode: int | None
 
 
-class _ReadFile(msgspec.Struct, frozen=True):
-    """A file of a chunk: its content, or why it could not be read."""
+class _Batch(msgspec.Struct, frozen=True):
+    """A portion of the files of a type: how many there are, how many need no look because their
+    rows are current, and the types of the rows that there are by path."""
 
-    path: str
-    data: bytes
-    identity: FileIdentity | None
-    failure: MaadError | None = None
-
-
-class _Outcome(msgspec.Struct, frozen=True):
-    """What became of a file."""
-
-    path: str
-    done: IndexedDocument | None
-    errors: tuple[MaadError, ...] = ()
+    files: int
+    current: int
+    types: dict[str, str]
 
 
 class _Pass:
@@ -127,16 +124,22 @@ class _Pass:
         self._between_chunks = between_chunks
         self._changed = changed
         self._plans = writer.type_plans(model)
+        self._limits = Limits(settings.max_doc_bytes, settings.max_doc_annotations)
+        self._pipeline = Pipeline(root, self._plans, self._limits)
         self._scanned: set[str] = set()
         self._errors: list[MaadError] = []
         self._warnings: list[str] = []
         self._failed_types: set[str] = set()
-        self._indexed = self._skipped = self._partial = 0
+        self._seen = self._indexed = self._skipped = self._partial = 0
 
-    def run(self, prune: bool) -> ReindexReport:
+    def run(self, prune: bool, unread: bool) -> ReindexReport:
         dirty = self._dirty_types()
         last_seq = self._writer.last_seq
-        walks = [self._index_type(entry) for entry in self._model.registry.types.values()]
+        with ExitStack() as loading, closing(self._pipeline):
+            walks = [
+                self._index_type(entry, loading if unread else None)
+                for entry in self._model.registry.types.values()
+            ]
         rows = read_counters(self._writer.connection).documents_by_type
         for walk in walks:
             warning = walk_warning(walk, rows.get(walk.entry.name, 0))
@@ -157,31 +160,62 @@ class _Pass:
             self._writer.connection.execute("PRAGMA optimize")
         return self._report(dirty, walks, swept)
 
-    def _index_type(self, entry: TypeEntry) -> TypeWalk:
+    def _index_type(self, entry: TypeEntry, loading: ExitStack | None) -> TypeWalk:
+        """Index the files of a type; a load that is worth it is entered on `loading`."""
         walk = self._root.walk_markdown(entry.path)
         judged = judge_walk(self._root, entry, walk)
         if judged.state != "gone":
             self._warnings.extend(walk.warnings)
-        for chunk in self._chunks(walk.files):
-            self._index_chunk(entry, chunk)
+        if loading is not None and not self._writer.loading and self._is_load(len(walk.files)):
+            loading.enter_context(load(self._writer))
+        batches = deque[_Batch]()
+        for prepared in self._pipeline.run(self._tasks(walk.files, batches)):
+            self._store(entry, batches.popleft(), prepared)
             if self._progress is not None:
                 self._progress(
                     PassProgress(
                         entry.name,
                         len(walk.files),
-                        len(self._scanned),
+                        self._seen,
                         self._indexed,
                         len(self._errors),
                     )
                 )
-            if self._between_chunks is not None:
-                self._between_chunks()
+            self._let_others_write()
         self._warnings.extend(
             register_tombstones(
                 self._writer, self._root, walk.tombstones, self._settings.max_doc_bytes
             )
         )
         return judged
+
+    def _is_load(self, files: int) -> bool:
+        """Whether so many files make the index new rather than change it."""
+        documents = read_counters(self._writer.connection).documents
+        return files >= _WORTH_A_LOAD and files > 2 * documents
+
+    def _let_others_write(self) -> None:
+        if self._between_chunks is None:
+            return
+        before = self._writer.last_seq
+        self._between_chunks()
+        if self._writer.last_seq != before:
+            self._pipeline.distrust()
+
+    def _tasks(
+        self, files: Sequence[MarkdownFile], batches: deque[_Batch]
+    ) -> Iterator[list[FileTask]]:
+        """What has to be looked at of the files, in portions; `batches` gets one for each."""
+        for chunk in self._chunks(files):
+            known = self._known_files(chunk)
+            tasks = [
+                FileTask(file.path, self._current_hash(known.get(file.path)))
+                for file in chunk
+                if not self._is_current(file, known.get(file.path))
+            ]
+            types = {path: row.doc_type for path, row in known.items()}
+            batches.append(_Batch(len(chunk), len(chunk) - len(tasks), types))
+            yield tasks
 
     def _chunks(self, files: Sequence[MarkdownFile]) -> Iterator[list[MarkdownFile]]:
         """The files not scanned yet (paths of types may overlap), in bounded portions."""
@@ -193,53 +227,31 @@ class _Pass:
             self._scanned.add(file.path)
             chunk.append(file)
             size += file.size
-            if len(chunk) == _CHUNK_FILES or size >= _CHUNK_BYTES:
+            if len(chunk) == _BATCH_FILES or size >= _BATCH_BYTES:
                 yield chunk
                 chunk, size = [], 0
         if chunk:
             yield chunk
 
-    def _index_chunk(self, entry: TypeEntry, chunk: Sequence[MarkdownFile]) -> None:
-        known = self._known_files(chunk)
-        pending = [file for file in chunk if not self._is_current(file, known.get(file.path))]
-        self._skipped += len(chunk) - len(pending)
-        read = [found for file in pending if (found := self._read(file)) is not None]
-        if not read:
-            return
-        try:
-            outcomes = self._index_files(read, guarded=False)
-        except (MaadError, apsw.Error):
-            # One file made SQLite fail: the others must not pay for it.
-            outcomes = self._index_files(read, guarded=True)
-        for outcome in outcomes:
-            self._account(outcome, entry, known.get(outcome.path))
+    def _store(self, entry: TypeEntry, batch: _Batch, prepared: Sequence[PreparedFile]) -> None:
+        self._seen += batch.files
+        self._skipped += batch.current
+        for file in prepared:
+            if file.state == "gone":
+                self._scanned.discard(file.path)
+                self._seen -= 1
+        there = [file for file in prepared if file.state != "gone"]
+        if there:
+            for outcome in store_batch(self._writer, self._root, there):
+                self._account(outcome, entry, batch.types.get(outcome.path))
 
-    def _index_files(self, files: Sequence[_ReadFile], *, guarded: bool) -> list[_Outcome]:
-        """Index files in one transaction. Guarded, each has its savepoint and fails alone;
-        otherwise a failure of the database ends the transaction."""
-        outcomes: list[_Outcome] = []
-        with self._writer.transaction():
-            for file in files:
-                part = self._writer.savepoint() if guarded else nullcontext()
-                try:
-                    with part:
-                        outcomes.append(self._index_file(file))
-                except (MaadError, MaadErrors) as failure:
-                    errors = errors_of(failure)
-                    if errors[0].code == "BACKEND_ERROR" and (
-                        not guarded or not self._writer.connection.in_transaction
-                    ):
-                        raise
-                    outcomes.append(_Outcome(file.path, None, tuple(errors)))
-        return outcomes
-
-    def _account(self, outcome: _Outcome, entry: TypeEntry, known: _KnownFile | None) -> None:
+    def _account(self, outcome: FileOutcome, entry: TypeEntry, known_type: str | None) -> None:
         """Count what became of a file and tell the changes, after their commit."""
         if outcome.errors:
             self._errors.extend(outcome.errors)
             self._failed_types.add(entry.name)
-            if known is not None:
-                self._failed_types.add(known.doc_type)
+            if known_type is not None:
+                self._failed_types.add(known_type)
         done = outcome.done
         if done is None:
             return
@@ -263,46 +275,19 @@ class _Pass:
         """Whether stat alone proves that the rows are those of the file and the model."""
         return (
             known is not None
-            and not self._force
             and known.mtime_ns == file.mtime_ns
             and known.size == file.size
             and known.inode == file.inode
             and known.file_hash != ""
-            and known.model_fingerprint == self._plans.fingerprint(known.doc_type)
+            and self._current_hash(known) is not None
         )
 
-    def _read(self, file: MarkdownFile) -> _ReadFile | None:
-        """The content of a file; None when it has vanished since the walk."""
-        now_ns = time.time_ns()
-        try:
-            content = self._root.read(file.path, self._settings.max_doc_bytes or None)
-        except MaadError as error:
-            if error.code == "FILE_READ_ERROR" and not self._root.exists(file.path):
-                self._scanned.discard(file.path)
-                return None
-            return _ReadFile(file.path, b"", None, error)
-        settled = now_ns - content.mtime_ns > _SETTLED_NS
-        identity = FileIdentity(content.mtime_ns, content.size, content.inode) if settled else None
-        return _ReadFile(file.path, content.data, identity)
-
-    def _index_file(self, file: _ReadFile) -> _Outcome:
-        if file.failure is not None:
-            if file.failure.code == "DOC_TOO_LARGE":
-                row = self._writer.find_by_path(file.path)
-                if row is not None and row.file_hash:
-                    self._writer.mark_unread(row)
-            return _Outcome(file.path, None, (file.failure,))
-        done = index_document(
-            self._writer,
-            self._model,
-            self._root,
-            file.path,
-            file.data,
-            max_annotations=self._settings.max_doc_annotations,
-            force=self._force,
-            file=file.identity,
-        )
-        return _Outcome(file.path, done)
+    def _current_hash(self, known: _KnownFile | None) -> str | None:
+        """The hash of content whose rows need not be made anew."""
+        if known is None or self._force:
+            return None
+        fingerprint = self._plans.fingerprint(known.doc_type)
+        return known.file_hash if known.model_fingerprint == fingerprint else None
 
     def _dirty_types(self) -> list[str]:
         """The types whose rows depend on another model than the last clean pass saw."""

@@ -8,16 +8,22 @@ rows of one record touches neighbouring pages; `id` counts within the record.
 `field_values` holds, besides one row per value, one row with `present = 0` for every indexed
 field that the record leaves empty, so that one ordered walk of an index sorts a whole type.
 Everybody but the sort reads the view `field_index`, which shows the values alone.
+
+`object_values` counts the objects of each distinct value, and `object_text` finds the values
+that contain three characters in a row, letters folded by Unicode; both follow `objects`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import apsw
 
 APPLICATION_ID = 0x4D414144
 """`PRAGMA application_id` of our files ("MAAD"); a file of the reference has 0."""
 
-LAYOUT_VERSION = 1
+LAYOUT_VERSION = 2
 """`PRAGMA user_version`; any other number, higher or lower, makes the index be rebuilt."""
 
 NUMBER_UNPARSEABLE = 1
@@ -70,7 +76,20 @@ CREATE TABLE objects (
     block_id TEXT,
     PRIMARY KEY (doc_id, id)
 ) WITHOUT ROWID, STRICT;
-CREATE INDEX objects_by_value ON objects (primitive, subtype, value, doc_id, source_line);
+
+CREATE TABLE object_values (
+    id INTEGER NOT NULL PRIMARY KEY,
+    primitive TEXT NOT NULL,
+    subtype TEXT NOT NULL,
+    value TEXT NOT NULL,
+    objects INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX object_values_by_value ON object_values (primitive, subtype, value);
+CREATE INDEX object_values_unused ON object_values (id) WHERE objects <= 0;
+CREATE VIRTUAL TABLE object_text USING fts5
+    (value, content = 'object_values', content_rowid = 'id', tokenize = 'trigram',
+     detail = 'none', columnsize = 0);
+INSERT INTO object_text (object_text, rank) VALUES ('secure-delete', 1);
 
 CREATE TABLE relationships (
     source_doc_id TEXT NOT NULL REFERENCES documents (doc_id) ON DELETE CASCADE,
@@ -84,8 +103,6 @@ CREATE TABLE relationships (
     source_type TEXT NOT NULL,
     PRIMARY KEY (source_doc_id, id)
 ) WITHOUT ROWID, STRICT;
-CREATE INDEX relationships_by_target
-    ON relationships (target_doc_id, relation_type, source_type, source_doc_id);
 
 CREATE TABLE blocks (
     doc_id TEXT NOT NULL REFERENCES documents (doc_id) ON DELETE CASCADE,
@@ -112,12 +129,6 @@ CREATE TABLE field_values (
     extreme INTEGER NOT NULL,
     PRIMARY KEY (doc_id, field_name, id)
 ) WITHOUT ROWID, STRICT;
-CREATE INDEX field_values_by_text
-    ON field_values (doc_type, field_name, present, field_value, doc_id, extreme);
-CREATE INDEX field_values_by_number
-    ON field_values (doc_type, field_name, numeric_rank, numeric_value, doc_id, extreme)
-    WHERE numeric_rank IS NOT NULL;
-CREATE INDEX field_values_of_lists ON field_values (doc_type, field_name) WHERE extreme < 4;
 CREATE VIEW field_index
     (doc_id, id, field_name, field_value, numeric_value, decimal_value, field_type, doc_type)
     AS SELECT doc_id, id, field_name, field_value,
@@ -190,11 +201,28 @@ CREATE TABLE idempotency_records (
 CREATE INDEX idempotency_records_by_entry ON idempotency_records (principal, tool, key);
 """
 
+CHILD_INDEXES: Mapping[str, str] = MappingProxyType(
+    {
+        "objects_by_value": "objects (primitive, subtype, value, doc_id, source_line)",
+        "relationships_by_target":
+            "relationships (target_doc_id, relation_type, source_type, source_doc_id)",
+        "field_values_by_text":
+            "field_values (doc_type, field_name, present, field_value, doc_id, extreme)",
+        "field_values_by_number":
+            "field_values (doc_type, field_name, numeric_rank, numeric_value, doc_id, extreme) "
+            "WHERE numeric_rank IS NOT NULL",
+        "field_values_of_lists": "field_values (doc_type, field_name) WHERE extreme < 4",
+    }
+)  # fmt: skip
+"""Indexes that a load of many records makes after its rows: by name, what they are on."""
+
 
 def create_layout(connection: apsw.Connection) -> None:
     """Make every table in an empty database, inside one transaction."""
     with connection:
         connection.execute(DDL)
+        for name, target in CHILD_INDEXES.items():
+            connection.execute(f"CREATE INDEX {name} ON {target}")
         connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", LAYOUT_VERSION)
 

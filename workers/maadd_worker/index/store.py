@@ -16,8 +16,9 @@ from maadd_worker.index.connection import (
     open_reader,
     open_writer,
 )
-from maadd_worker.index.content import NewDocument
 from maadd_worker.index.documents import DocumentRow, FileIdentity
+from maadd_worker.index.load import finish_load
+from maadd_worker.index.new_document import NewDocument
 from maadd_worker.index.previous import carry_over, has_layout, remove_previous, set_aside
 from maadd_worker.index.reader import IndexReader
 from maadd_worker.index.rebuilt import EPOCH_KEY, REBUILT_KEY, new_epoch
@@ -49,7 +50,8 @@ class Index:
     def open(cls, path: str, *, read_only: bool, clock: Clock | None = None) -> Index:
         """Open the index at `path`, making or rebuilding it when that is needed.
 
-        A file of another layout, also one of the reference, is kept as `<path>.prev`; its
+        A load that was cut short is finished, so that what it stored can be read. A file of
+        another layout, also one of the reference, is kept as `<path>.prev`; its
         versions and times pass to the records as they are indexed again. Read-only creates
         nothing and raises READ_ONLY for a file that cannot be served as it is. BACKEND_ERROR
         for any other failure.
@@ -67,6 +69,8 @@ class Index:
         try:
             carried = _create(connection, path) if created else 0
             writer = IndexWriter(connection, clock or _utc_now)
+            if writer.loading:
+                finish_load(writer)
         except apsw.Error as error:
             connection.close()
             raise backend_error(error, "created") from error

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import apsw
 import msgspec
+from msgspec.structs import astuple
 
 from maadd_worker.index.content import (
-    NewDocument,
     add_content,
+    count_document,
+    has_content,
+    move_targets,
     remove_content,
     replace_content,
 )
@@ -22,14 +25,19 @@ from maadd_worker.index.documents import (
     FileIdentity,
     find_document,
     find_document_by_path,
+    find_documents_by_path,
     find_ids_with_prefix,
     read_meta,
 )
+from maadd_worker.index.new_document import NewDocument
 from maadd_worker.index.plan import TypePlan, TypePlans
 from maadd_worker.markdown.text import iso_milliseconds
 from maadd_worker.schema.model import Model
 
 Clock = Callable[[], dt.datetime]
+
+LOADING_KEY = "loading"
+"""`engine_meta`: present from the start of a load to its end."""
 
 KEPT_DELETIONS = 10_000
 """Logged deletions that a trim leaves."""
@@ -57,12 +65,14 @@ class IndexWriter:
 
     SQLite failures come as apsw.Error and leave the transaction to its owner. `last_seq` is the
     highest change number given out; `carrying` tells that an older index has handed over
-    versions and times which records have not claimed yet.
+    versions and times which records have not claimed yet; `loading` that a load (`load.py`) is
+    not finished.
     """
 
     def __init__(self, connection: apsw.Connection, clock: Clock) -> None:
         self.connection = connection
         self._clock = clock
+        self.loading = read_meta(connection, LOADING_KEY) is not None
         self._deltas = CounterDeltas()
         self._plans: TypePlans | None = None
         last: Any = connection.execute(_LAST_NUMBERS).fetchone()
@@ -77,6 +87,15 @@ class IndexWriter:
     def find_by_path(self, path: str, include_deleted: bool = False) -> DocumentRow | None:
         """The row of a project-relative path; tombstones only when asked for."""
         return find_document_by_path(self.connection, path, include_deleted=include_deleted)
+
+    def find_all_by_path(self, paths: Sequence[str]) -> dict[str, DocumentRow]:
+        """The live rows that there are for some paths."""
+        return find_documents_by_path(self.connection, paths)
+
+    def taken_ids(self, doc_ids: Sequence[str]) -> set[str]:
+        """Those of some ids that have a row, tombstones included."""
+        listing = msgspec.json.encode(doc_ids).decode()
+        return {doc_id for (doc_id,) in self.connection.execute(_TAKEN, (listing,))}
 
     def ids_with_prefix(self, prefix: str) -> list[str]:
         """Every id that starts with `prefix`, tombstones included."""
@@ -107,6 +126,7 @@ class IndexWriter:
     def transaction(self) -> Iterator[None]:
         """One immediate transaction: committed at the end, undone by an exception."""
         self.connection.execute("BEGIN IMMEDIATE")
+        self._deltas = CounterDeltas(self.loading)
         try:
             yield
             self._deltas.store(self.connection)
@@ -116,8 +136,6 @@ class IndexWriter:
             if self.connection.in_transaction:
                 self.connection.execute("ROLLBACK")
             raise
-        finally:
-            self._deltas = CounterDeltas()
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -145,38 +163,49 @@ class IndexWriter:
         `previous` is the row of the id, also of a tombstone, which comes to life. Another row
         with the same path raises apsw.Error.
         """
-        stamps = self._stamps(previous, new, self.stamp())
-        row = DocumentRow(
-            doc_id=new.doc_id,
-            doc_type=new.plan.entry.name,
-            schema_ref=new.schema_ref,
-            file_path=new.file_path,
-            file_hash=new.file_hash,
-            version=stamps.version,
-            deleted=False,
-            indexed_at=self._last_stamp,
-            updated_at=stamps.updated_at,
-            created_at=stamps.created_at,
-            valid=new.valid,
-            partial=new.partial,
-            change_seq=stamps.change_seq,
-            model_fingerprint=new.plan.fingerprint,
-        )
+        row = self._new_row(new, previous, self.stamp())
         if previous is None or previous.deleted:
-            self._move_target(new.doc_id, None if previous is None else TOMBSTONE, LIVE)
-            self._store_row(row, new.file)
-            add_content(self.connection, self._deltas, row, new)
+            before = None if previous is None else TOMBSTONE
+            move_targets(self.connection, self._deltas, [new.doc_id], before, LIVE)
+            self._store_rows([(row, new.file)])
+            add_content(self.connection, self._deltas, [new])
         elif previous.doc_type != row.doc_type:
             remove_content(self.connection, self._deltas, previous)
-            self._store_row(row, new.file)
-            add_content(self.connection, self._deltas, row, new)
+            self._store_rows([(row, new.file)])
+            add_content(self.connection, self._deltas, [new])
         else:
-            if stamps.change_seq == previous.change_seq and row.file_path == previous.file_path:
-                self._refresh_row(row, new.file)
+            if row.change_seq == previous.change_seq and row.file_path == previous.file_path:
+                self._refresh_rows([(row, new.file)])
             else:
-                self._store_row(row, new.file)
-            replace_content(self.connection, self._deltas, previous, row, new)
+                self._store_rows([(row, new.file)])
+            replace_content(self.connection, self._deltas, previous, new)
         return row
+
+    def add_documents(self, added: Sequence[NewDocument]) -> list[DocumentRow]:
+        """Store records whose ids have no row, not even of a tombstone; apsw.Error if one has."""
+        now = self.stamp()
+        rows = [self._new_row(new, None, now) for new in added]
+        doc_ids = [new.doc_id for new in added]
+        move_targets(self.connection, self._deltas, doc_ids, None, LIVE)
+        self._store_rows([(row, new.file) for row, new in zip(rows, added, strict=True)])
+        add_content(self.connection, self._deltas, added)
+        return rows
+
+    def refresh_documents(
+        self, same: Sequence[tuple[NewDocument, DocumentRow]]
+    ) -> list[DocumentRow]:
+        """Store live records again whose type, path and content are those of their rows."""
+        now = self.stamp()
+        rows = [self._new_row(new, previous, now) for new, previous in same]
+        self._refresh_rows([(row, new.file) for row, (new, _) in zip(rows, same, strict=True)])
+        if has_content(self.connection, [new for new, _ in same]):
+            for row, (_, previous) in zip(rows, same, strict=True):
+                count_document(self._deltas, previous, -1)
+                count_document(self._deltas, row, 1)
+        else:
+            for new, previous in same:
+                replace_content(self.connection, self._deltas, previous, new)
+        return rows
 
     def remove_document(self, doc_id: str) -> DocumentRow | None:
         """Remove a record or tombstone for good and note the deletion; the row that was there.
@@ -188,7 +217,8 @@ class IndexWriter:
             return None
         if not row.deleted:
             remove_content(self.connection, self._deltas, row)
-        self._move_target(doc_id, TOMBSTONE if row.deleted else LIVE, None)
+        before = TOMBSTONE if row.deleted else LIVE
+        move_targets(self.connection, self._deltas, [doc_id], before, None)
         execute = self.connection.execute
         execute("DELETE FROM documents WHERE doc_id = ?", (doc_id,))
         execute(_FORGET_ANSWERS, (doc_id,))
@@ -205,7 +235,7 @@ class IndexWriter:
         if row is None:
             raise KeyError(doc_id)
         remove_content(self.connection, self._deltas, row)
-        self._move_target(doc_id, LIVE, TOMBSTONE)
+        move_targets(self.connection, self._deltas, [doc_id], LIVE, TOMBSTONE)
         now = self.stamp()
         dead = msgspec.structs.replace(
             row,
@@ -215,14 +245,14 @@ class IndexWriter:
             updated_at=now,
             change_seq=self._next_seq(),
         )
-        self._store_row(dead, None)
+        self._store_rows([(dead, None)])
         return dead
 
     def register_tombstone(
         self, doc_id: str, doc_type: str, schema_ref: str, path: str, file_hash: str
     ) -> DocumentRow:
         """A row for a tombstone file that the index has lost; the id must be free."""
-        self._move_target(doc_id, None, TOMBSTONE)
+        move_targets(self.connection, self._deltas, [doc_id], None, TOMBSTONE)
         now = self.stamp()
         version, updated_at, created_at = 1, now, now
         carried = self._take_carried(doc_id)
@@ -233,7 +263,7 @@ class IndexWriter:
             doc_id, doc_type, schema_ref, path, file_hash, version, True, now, updated_at,
             created_at, True, False, self._next_seq(), "",
         )  # fmt: skip
-        self._store_row(row, None)
+        self._store_rows([(row, None)])
         return row
 
     def trim_deletions(self) -> None:
@@ -248,8 +278,7 @@ class IndexWriter:
 
     def remember_file(self, doc_id: str, file: FileIdentity | None) -> None:
         """Note the stat values of a file whose content was found to be the indexed one."""
-        values = (None, None, None) if file is None else (file.mtime_ns, file.size, file.inode)
-        self.connection.execute(_REMEMBER_FILE, (*values, doc_id))
+        self.connection.execute(_REMEMBER_FILE, (*_file_values(file), doc_id))
 
     def carry(
         self,
@@ -275,6 +304,25 @@ class IndexWriter:
     def renumber_changes(self) -> None:
         """Number all changes anew by (updated_at, doc_id); logged deletions are dropped."""
         self.connection.execute(_RENUMBER)
+
+    def _new_row(self, new: NewDocument, previous: DocumentRow | None, now: str) -> DocumentRow:
+        stamps = self._stamps(previous, new, now)
+        return DocumentRow(
+            new.doc_id,
+            new.doc_type,
+            new.schema_ref,
+            new.file_path,
+            new.file_hash,
+            stamps.version,
+            False,
+            now,
+            stamps.updated_at,
+            stamps.created_at,
+            new.valid,
+            new.partial,
+            stamps.change_seq,
+            new.model_fingerprint,
+        )
 
     def _stamps(self, previous: DocumentRow | None, new: NewDocument, now: str) -> _Stamps:
         if previous is None:
@@ -303,53 +351,36 @@ class IndexWriter:
         self.last_seq += 1
         return self.last_seq
 
-    def _store_row(self, row: DocumentRow, file: FileIdentity | None) -> None:
-        self.connection.execute(
-            _PUT_ROW,
-            (
-                row.doc_id,
-                row.doc_type,
-                row.schema_ref,
-                row.file_path,
-                row.file_hash,
-                row.version,
-                row.deleted,
-                row.indexed_at,
-                row.updated_at,
-                row.created_at,
-                row.valid,
-                row.partial,
-                row.change_seq,
-                row.model_fingerprint,
-                None if file is None else file.mtime_ns,
-                None if file is None else file.size,
-                None if file is None else file.inode,
-            ),
+    def _store_rows(self, rows: Sequence[tuple[DocumentRow, FileIdentity | None]]) -> None:
+        # The columns are the members of both structs in order.
+        self.connection.executemany(
+            _PUT_ROW, [(*astuple(row), *_file_values(file)) for row, file in rows]
         )
 
-    def _refresh_row(self, row: DocumentRow, file: FileIdentity | None) -> None:
-        """Store what can differ in a row of unchanged content; most indexes stay untouched."""
-        self.connection.execute(
+    def _refresh_rows(self, rows: Sequence[tuple[DocumentRow, FileIdentity | None]]) -> None:
+        """Store what can differ in rows of unchanged content; most indexes stay untouched."""
+        self.connection.executemany(
             _REFRESH_ROW,
-            (
-                row.schema_ref,
-                row.indexed_at,
-                row.valid,
-                row.partial,
-                row.model_fingerprint,
-                None if file is None else file.mtime_ns,
-                None if file is None else file.size,
-                None if file is None else file.inode,
-                row.doc_id,
-            ),
+            [
+                (
+                    row.schema_ref,
+                    row.indexed_at,
+                    row.valid,
+                    row.partial,
+                    row.model_fingerprint,
+                    *_file_values(file),
+                    row.doc_id,
+                )
+                for row, file in rows
+            ],
         )
 
-    def _move_target(self, doc_id: str, before: int | None, after: int | None) -> None:
-        inbound: list[Any] = self.connection.execute(_INBOUND, (doc_id,)).fetchall()
-        if inbound:
-            self._deltas.move_target(inbound, before, after)
+
+def _file_values(file: FileIdentity | None) -> tuple[int | None, ...]:
+    return (None, None, None) if file is None else (file.mtime_ns, file.size, file.inode)
 
 
+_TAKEN = "SELECT doc_id FROM documents WHERE doc_id IN (SELECT value FROM json_each(?))"
 _LAST_NUMBERS = """
 SELECT coalesce((SELECT max(updated_at) FROM documents), ''),
        max(coalesce((SELECT max(change_seq) FROM documents), 0),
@@ -416,8 +447,4 @@ DELETE FROM idempotency WHERE (principal, tool, key) IN
 """
 _NOTE_DELETION = """
 INSERT INTO deletions (change_seq, doc_id, doc_type, deleted_at) VALUES (?, ?, ?, ?)
-"""
-_INBOUND = """
-SELECT source_type, relation_type, count(*) FROM relationships
-WHERE target_doc_id = ? GROUP BY relation_type, source_type
 """

@@ -40,6 +40,16 @@ def doc_id_fault(value: object, *, stem: bool = False) -> str | None:
     """
     if not isinstance(value, str) or not value:
         return "EMPTY"
+    sound = len(value) <= MAX_DOC_ID_LENGTH and _GRAMMAR.fullmatch(value) and ".." not in value
+    if not sound:
+        return _form_fault(value)
+    if _RESERVED.fullmatch(value.partition(".")[0] if stem else value):
+        return "WINDOWS_RESERVED"
+    return None
+
+
+def _form_fault(value: str) -> str:
+    """What is wrong with an id that is too long or breaks the grammar; the first that applies."""
     if len(value) > MAX_DOC_ID_LENGTH:
         return "TOO_LONG"
     if _CONTROL.search(value):
@@ -48,11 +58,7 @@ def doc_id_fault(value: object, *, stem: bool = False) -> str | None:
         return "LEADING_DOT"
     if ".." in value:
         return "CONTAINS_DOTDOT"
-    if not _GRAMMAR.fullmatch(value):
-        return "INVALID_CHARS"
-    if _RESERVED.fullmatch(value.partition(".")[0] if stem else value):
-        return "WINDOWS_RESERVED"
-    return None
+    return "INVALID_CHARS"
 
 
 def describe_fault(reason: str) -> str:

@@ -28,6 +28,8 @@ class WriteContext(msgspec.Struct, frozen=True):
     year: int
     reindex_external: Callable[[str], None]
     """Index a file that was edited outside before it is written to (path)."""
+    highest: dict[str, str] = msgspec.field(default_factory=dict)
+    """The highest sequence id in the index by prefix, looked up once for the group."""
 
     def live_row(self, doc_id: str) -> DocumentRow:
         """The live record's row, or FILE_NOT_FOUND."""

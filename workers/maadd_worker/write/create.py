@@ -158,14 +158,23 @@ def _choose_id(
     if slugged is not None:
         return slugged, True
     prefix = sequence_prefix(entry, context.year)
-    taken = context.writer.ids_with_prefix(prefix)
-    taken.extend(doc_id for doc_id in claimed if doc_id.startswith(prefix))
+    taken = [_highest(context, prefix), *claimed]
     doc_id = next_sequence(prefix, taken)
     # Files that the index does not know yet hold numbers too.
     while _on_disk(context, entry, doc_id):
         taken.append(doc_id)
         doc_id = next_sequence(prefix, taken)
     return doc_id, True
+
+
+def _highest(context: WriteContext, prefix: str) -> str:
+    """The highest id of a sequence in the index, number 0 when it has not begun."""
+    known = context.highest.get(prefix)
+    if known is None:
+        following = next_sequence(prefix, context.writer.ids_with_prefix(prefix))
+        known = f"{prefix}{int(following.removeprefix(prefix)) - 1}"
+        context.highest[prefix] = known
+    return known
 
 
 def _refuse_indexed(context: WriteContext, entry: TypeEntry, doc_id: str, generated: bool) -> None:

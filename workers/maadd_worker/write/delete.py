@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from maadd.protocol.arguments import DeleteArgs
 from maadd.protocol.errors import MaadError
-from maadd_worker.disk.root import FileContent
 from maadd_worker.history.outcome import CommitIdentity, CommitRequest
 from maadd_worker.index.store import DocumentRow
 from maadd_worker.markdown.frontmatter import content_hash
 from maadd_worker.write.context import FileChange, Plan, WriteContext
-from maadd_worker.write.stored import (
-    StoredRecord,
-    check_expectations,
-    current_row,
-    read_stored,
-)
+from maadd_worker.write.stored import check_expectations, current_row, read_stored
 
 _INBOUND_SQL = """
 SELECT r.source_doc_id FROM relationships r
@@ -33,9 +29,10 @@ def plan_delete(context: WriteContext, args: DeleteArgs, identity: CommitIdentit
     Raises FILE_NOT_FOUND, VERSION_CONFLICT, PATH_OUTSIDE_PROJECT, FILE_READ_ERROR,
     FRONTMATTER_GUARD, REFERENCED.
     """
-    row, content = current_row(context, args.doc_id)
-    check_expectations(row, args.expected_version, args.expected_hash)
-    stored = _read(context, row, content)
+    with _frontmatter_readable(args.doc_id):
+        row, content = current_row(context, args.doc_id)
+        check_expectations(row, args.expected_version, args.expected_hash)
+        stored = read_stored(context, row, content)
     inbound = _inbound(context, row)
     if inbound["count"] and args.on_inbound_refs == "refuse":
         raise MaadError(
@@ -136,18 +133,19 @@ def plan_purge(context: WriteContext, doc_id: str, identity: CommitIdentity | No
     )
 
 
-def _read(context: WriteContext, row: DocumentRow, content: FileContent | None) -> StoredRecord:
-    """The stored record; FILE_READ_ERROR also for frontmatter that cannot be read."""
+@contextlib.contextmanager
+def _frontmatter_readable(doc_id: str) -> Iterator[None]:
+    """FILE_READ_ERROR for frontmatter that does not parse: nobody can tell whose file it is."""
     try:
-        return read_stored(context, row, content)
+        yield
     except MaadError as error:
         if error.code not in ("PARSE_ERROR", "YAML_PROFILE_VIOLATION"):
             raise
         raise MaadError(
             "FILE_READ_ERROR",
-            f"{row.file_path} cannot be told to be this record: {error.message}; mend or remove "
-            "the file, then run maad_reindex",
-            {"docId": row.doc_id},
+            f'the file of "{doc_id}" cannot be told to be this record: {error.message}; mend or '
+            "remove it, then run maad_reindex",
+            {"docId": doc_id},
         ) from error
 
 

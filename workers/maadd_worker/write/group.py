@@ -50,7 +50,8 @@ class Execution(msgspec.Struct, frozen=True):
 
 
 BeforeCommit = Callable[[Sequence[Execution]], None]
-"""Called inside the index transaction once every write of the group is done or has failed."""
+"""Called inside the index transaction once every write of the group is done or has failed; not
+for an atomic group that failed."""
 
 
 def execute_group(
@@ -79,7 +80,8 @@ def execute_group(
     refused = next((one.errors for one in done if one.errors), None)
     if atomic and refused is not None:
         _take_back_all(context, done, MaadErrors(list(refused)))
-    _index_all(context, done, before_commit, atomic=atomic)
+    else:
+        _index_all(context, done, before_commit, atomic=atomic)
     _forget(journal, [entry for one in done if one.errors for entry in _ids(one)])
     if atomic:
         journal.mark([entry for one in done if not one.errors for entry in _ids(one)], "indexed")

@@ -24,8 +24,10 @@ def reindex(
     context: WriteContext,
     args: ReindexArgs,
     progress: Callable[[PassProgress], None] | None = None,
+    *,
+    unread: bool = False,
 ) -> ReindexReport:
-    """Run the pass that the arguments ask for.
+    """Run the pass that the arguments ask for; `unread` promises that nobody reads meanwhile.
 
     Raises INVALID_FIELDS for more than one scope, FILE_NOT_FOUND, UNKNOWN_TYPE,
     PATH_OUTSIDE_PROJECT, BACKEND_ERROR; failures of single files are in the report.
@@ -44,6 +46,7 @@ def reindex(
         context.settings,
         force=args.force or args.embeddings,
         prune=args.prune and args.confirm is True,
+        unread=unread,
         progress=progress,
     )
 

@@ -30,7 +30,8 @@ def current_row(context: WriteContext, doc_id: str) -> tuple[DocumentRow, FileCo
     """The live row after taking over an edit that was made outside, and the file's content.
 
     An edit that the index has not seen bumps the version first, so that a caller who looked
-    before it gets VERSION_CONFLICT instead of overwriting it (spec 03 §4.2).
+    before it gets VERSION_CONFLICT instead of overwriting it (spec 03 §4.2). An edit that made
+    another record of it is left alone: FRONTMATTER_GUARD.
     """
     row = context.live_row(doc_id)
     try:
@@ -39,6 +40,9 @@ def current_row(context: WriteContext, doc_id: str) -> tuple[DocumentRow, FileCo
         return row, None
     if content_hash(content.data) == row.file_hash:
         return row, content
+    frontmatter = load_frontmatter(split_file(content.data, row.file_path), row.file_path)
+    _guard(row, "doc_id", frontmatter.get("doc_id"), row.doc_id)
+    _guard(row, "doc_type", frontmatter.get("doc_type"), row.doc_type)
     context.reindex_external(row.file_path)
     return context.live_row(doc_id), None
 

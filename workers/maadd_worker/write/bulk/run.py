@@ -121,7 +121,7 @@ def carry_out(
             admission.answers.store(scope, call.request_id, now_ms(), answer, doc_ids)
 
     if not run.write(before_commit):
-        # The transaction was undone after the report, and with it whatever it reported.
+        # The transaction was undone or never came to its end.
         reports.append(work.report(run.ends(())))
     if work.mark.atomic:
         run.refuse_incomplete()
@@ -149,7 +149,7 @@ class _Run:
             self.claimed.add(plan.doc_id)
 
     def write(self, before_commit: Callable[[Sequence[Execution]], None]) -> bool:
-        """Carry out what waits; False when the index took none of it."""
+        """Carry out what waits; False when that ended otherwise than `before_commit` saw it."""
         committed = False
 
         def note(done: Sequence[Execution]) -> None:
