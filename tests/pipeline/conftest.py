@@ -42,6 +42,7 @@ class Worker:
         is_write: bool,
         timeout_s: float,
         on_end: Callable[[], None],
+        on_progress: object = None,
     ) -> Reply:
         self.calls.append(call)
         on_end()
