@@ -12,6 +12,7 @@ from typing import Any
 
 from maadd import __version__
 from maadd.auth.boot import check_bootable
+from maadd.auth.record import TokenRecord
 from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
@@ -34,12 +35,16 @@ from maadd.pool.runtime_dir import RuntimeDir
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Event
 from maadd.protocol.tools import check_table, registered_tools
+from maadd.sessions.notifier import ChangeNotifier
 from maadd.sessions.session import CloseReason, Session
 from maadd.sessions.sweeper import sweep_sessions
 from maadd.sessions.table import SessionLimits, SessionTable
 from maadd.tools import sessions as session_tools
+from maadd.tools import subscriptions as subscription_tools
 from maadd.tools.face import create_server
+from maadd.tools.resources import RecordResources
 from maadd.tools.tokens import TOKEN_TOOLS, TokenTools, refuse_without_registry
+from maadd.tools.watching import RecordWatching
 from maadd.transport.peer import McpFace
 from maadd.transport.stdio_pipe import take_over_stdio
 
@@ -53,6 +58,8 @@ _SESSION_TOOLS: dict[str, EnginelessHandler] = {
     "maad_use_project": session_tools.use_project,
     "maad_use_projects": session_tools.use_projects,
     "maad_current_session": session_tools.current_session,
+    "maad_subscribe": subscription_tools.subscribe,
+    "maad_unsubscribe": subscription_tools.unsubscribe,
 }
 
 
@@ -67,6 +74,7 @@ class Front:
         self._notifier = ServiceNotifier.from_environ(os.environ)
         self._signals: asyncio.Queue[str] = asyncio.Queue()
         self._tokens: TokenRegistry | None = None
+        self._changes: ChangeNotifier | None = None
         self._follower: TokenFollower | None = None
         self._reloader: Reloader | None = None
         self._reloading: set[asyncio.Task[None]] = set()
@@ -133,7 +141,7 @@ class Front:
             control_endpoint=None,
             settings=settings.worker(),
             policy=policy,
-            on_event=_ignore_event,
+            on_event=self._take_event,
             log=self._log,
         )
 
@@ -142,6 +150,7 @@ class Front:
         counts = SessionCounts()
         limiter = Limiter(self._limit_settings(), time.monotonic)
         sessions = self._make_sessions(counts, limiter)
+        self._changes = ChangeNotifier(state, sessions, self._live_token)
         self._follower = self._make_follower(sessions)
         reloader = self._reloader = Reloader(
             state=state,
@@ -182,7 +191,7 @@ class Front:
             heavy=heavy,
             measure_memory=lambda project: self._free_memory(pool, project),
             pool=pool,
-            engineless=_SESSION_TOOLS | self._instance_tools(reloader),
+            engineless=_SESSION_TOOLS | self._instance_tools(sessions, reloader),
             merge_health=health.merge,
             log=self._log,
             audit=self._write_audit,
@@ -232,7 +241,7 @@ class Front:
 
         reading, writing = self._stdio
         server = StdioServer(
-            face=self._make_face(pipeline),
+            face=self._make_face(pipeline, sessions),
             sessions=sessions,
             settings=self._settings,
             log=self._log,
@@ -254,9 +263,17 @@ class Front:
             return 0
         return code
 
-    def _make_face(self, pipeline: Pipeline) -> McpFace:
-        structured = self._settings.structured_content
+    def _make_face(self, pipeline: Pipeline, sessions: SessionTable) -> McpFace:
+        settings = self._settings
+        structured = settings.structured_content
         server = create_server(pipeline, version=__version__, structured=structured)
+        RecordResources(pipeline, self._state).add_to(server)
+        RecordWatching(
+            sessions,
+            self._state,
+            transport=settings.transport,
+            queue_limit=settings.notify_queue,
+        ).add_to(server)
         return McpFace(server, pipeline, self._log, structured=structured)
 
     async def _serve_http(
@@ -276,7 +293,7 @@ class Front:
             settings=settings,
             tokens=self._tokens,
             sessions=sessions,
-            face=self._make_face(pipeline),
+            face=self._make_face(pipeline, sessions),
             log=self._log,
         )
         http = HttpServer(app, settings, sessions, self._log)
@@ -328,6 +345,16 @@ class Front:
 
         return SessionTable(limits, self._log, on_open=(opened,), on_close=(closed,))
 
+    def _take_event(self, project: str, event: Event) -> None:
+        if self._changes is not None:
+            self._changes.take(project, event)
+
+    def _live_token(self, token: TokenRecord) -> TokenRecord | None:
+        registry = self._tokens
+        if registry is None or registry.death_of(token) is not None:
+            return None
+        return registry.find(token.id)
+
     def _limit_settings(self) -> LimitSettings:
         settings = self._settings
         return LimitSettings(
@@ -356,8 +383,13 @@ class Front:
             watch=self._settings.watch == "auto",
         )
 
-    def _instance_tools(self, reloader: Reloader) -> dict[str, EnginelessHandler]:
-        tools: dict[str, EnginelessHandler] = {"maad_instance_reload": reloader.answer_tool}
+    def _instance_tools(
+        self, sessions: SessionTable, reloader: Reloader
+    ) -> dict[str, EnginelessHandler]:
+        tools: dict[str, EnginelessHandler] = {
+            "maad_subscriptions": subscription_tools.inventory_of(sessions),
+            "maad_instance_reload": reloader.answer_tool,
+        }
         if self._tokens is None or self._follower is None:
             return tools | dict.fromkeys(TOKEN_TOOLS, refuse_without_registry)
         of_tokens = TokenTools(self._tokens, self._follower, self._settings, self._write_audit)
@@ -458,7 +490,3 @@ class Front:
 
     def _stop_wait_s(self) -> float | None:
         return 0.5 if self._forced else None
-
-
-def _ignore_event(_project: str, _event: Event) -> None:
-    """Record changes reach clients through subscriptions, which no session can make yet."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Coroutine, Hashable
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -15,6 +16,7 @@ from maadd.pipeline.heavy import FreeMemory, HeavyGuard
 from maadd.pipeline.limits import Limiter, Slot
 from maadd.pipeline.single_flight import SingleFlight
 from maadd.pool.pool import WorkerPool
+from maadd.pool.worker_handle import OnProgress
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Call, Reply
 from maadd.protocol.tools import ToolSpec
@@ -72,19 +74,21 @@ class Dispatcher:
         call: Call,
         project: ProjectConfig,
         slot: Slot,
+        on_progress: OnProgress | None = None,
     ) -> Coroutine[Any, Any, Reply]:
         """Steps 13 and 14, between which nothing is awaited; the reply is what is left to get.
 
-        Once it is awaited, `slot` is left when the call has really ended.
+        Once it is awaited, `slot` is left when the call has really ended. `on_progress` hears
+        how far a long call is, for as long as its caller waits.
         """
         if not spec.heavy or not self._heavy.enabled:
             call, paid = self._charge(caller, spec, args, call)  # 14
-            return self._ask_worker(caller, project, call, paid, slot.leave)
+            return self._ask_worker(caller, project, call, paid, slot.leave, on_progress)
         self._heavy.admit(lambda: self._measure_memory(project))  # 13
         key = self._flight_key(spec, args, call, project)
         if self._flights.is_running(key):
             self._heavy.note_coalesced()
-            return self._join(key, slot)
+            return self._join(key, slot, on_progress)
         place = self._heavy.enter()
         try:
             call, paid = self._charge(caller, spec, args, call)  # 14
@@ -96,7 +100,8 @@ class Dispatcher:
             slot.leave()
             place.leave()
 
-        return self._flights.lead(key, self._ask_worker(caller, project, call, paid, ended))
+        ask = partial(self._ask_worker, caller, project, call, paid, ended)
+        return self._flights.lead(key, ask, on_progress)
 
     def _flight_key(
         self, spec: ToolSpec, args: Any, call: Call, project: ProjectConfig
@@ -113,10 +118,10 @@ class Dispatcher:
             msgspec.json.encode(msgspec.structs.replace(args, project=None), order="sorted"),
         )
 
-    async def _join(self, key: Hashable, slot: Slot) -> Reply:
+    async def _join(self, key: Hashable, slot: Slot, on_progress: OnProgress | None) -> Reply:
         """Share the reply of an equal call; what it changed is told by that one alone."""
         with slot:
-            reply = await self._flights.join(key)
+            reply = await self._flights.join(key, on_progress)
         return msgspec.structs.replace(reply, audit=None)
 
     async def _ask_worker(
@@ -126,6 +131,7 @@ class Dispatcher:
         call: Call,
         paid: int,
         on_end: Callable[[], None],
+        on_progress: OnProgress | None,
     ) -> Reply:
         """Steps 15 and 16. `on_end` is called when the worker is done with the call."""
         try:
@@ -135,6 +141,7 @@ class Dispatcher:
                 is_write=call.is_write,
                 timeout_s=self._settings.request_timeout_ms / 1000,
                 on_end=on_end,
+                on_progress=on_progress,
             )
         except MaadError as failure:
             # Health answers also while the worker is down (spec 03 §6.3).

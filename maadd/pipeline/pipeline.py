@@ -6,6 +6,7 @@ the same way without the steps that concern a worker.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -26,6 +27,7 @@ from maadd.pipeline.envelope import CallResult, FrontAnswer
 from maadd.pipeline.front_tools import EnginelessHandler, FrontTools
 from maadd.pipeline.heavy import HeavyGuard
 from maadd.pipeline.limits import Limiter
+from maadd.pipeline.progress import ProgressRelay, ReportProgress
 from maadd.pool.pool import WorkerPool
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, errors_of
 from maadd.protocol.log_projection import project_arguments
@@ -33,14 +35,16 @@ from maadd.protocol.messages import Call, Identity, Reply
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import TOOLS, ToolKind, ToolSpec
 from maadd.protocol.validation import check_arguments, unknown_tool_error
-from maadd.sessions.binding import auto_bind, role_on, select_project
-from maadd.sessions.session import CloseReason, Session
-from maadd.sessions.stateless import (
-    StatelessCaller,
-    admitted_projects,
-    resolve_project,
-    stateless_role,
+from maadd.sessions.access import (
+    bind_by_itself,
+    bound_projects,
+    reach,
+    refuse_cancelled,
+    refuse_while_draining,
 )
+from maadd.sessions.binding import role_on
+from maadd.sessions.session import CloseReason, Session
+from maadd.sessions.stateless import StatelessCaller, admitted_projects, stateless_role
 from maadd.sessions.table import SessionTable
 from maadd.sessions.views import Caller
 
@@ -133,13 +137,19 @@ class Pipeline:
         )
 
     async def call(
-        self, caller: Caller, tool: str, arguments: object, *, progress: object = None
+        self,
+        caller: Caller,
+        tool: str,
+        arguments: object,
+        *,
+        progress: ReportProgress | None = None,
     ) -> CallResult:
-        """Answer one call. Only the cancellation of the calling task gets out as an exception."""
+        """Answer one call; `progress` hears how far a long one is. Only the cancellation of the
+        calling task gets out as an exception."""
         trace = _Trace(tool)
         self._in_flight += 1
         try:
-            text = await self._answer(caller, tool, arguments, trace)
+            text = await self._answer(caller, tool, arguments, trace, progress)
         except (MaadError, MaadErrors) as failure:
             return self._fail(caller, trace, failure)
         except Exception:
@@ -158,14 +168,21 @@ class Pipeline:
         self._log_call(caller, trace, None)
         return CallResult(text, is_error=False)
 
-    async def _answer(self, caller: Caller, tool: str, arguments: object, trace: _Trace) -> bytes:
+    async def _answer(
+        self,
+        caller: Caller,
+        tool: str,
+        arguments: object,
+        trace: _Trace,
+        progress: ReportProgress | None,
+    ) -> bytes:
         """The steps 0 to 17 of spec 04 §6, in their order."""
         spec = self._known_tool(tool)  # 0
         _check_encodable(tool, arguments)
         trace.payload = len(_encode(arguments)) if arguments else 2
         args = check_arguments(spec, arguments)
         trace.kind = spec.kind_of(args)
-        self._refuse_while_draining()  # 1
+        refuse_while_draining(self._state.draining)  # 1
         self._check_session(caller, spec)  # 2, 3, 4
         if isinstance(caller, Session):
             caller.used = True
@@ -178,20 +195,24 @@ class Pipeline:
                 spec, caller, args, self._state.instance, slot=slot, request_id=trace.request_id
             )
             return self._finish_here(spec, answer, arguments, trace)  # 17
-        project, role = self._select(caller, spec, args, token)  # 5, 6, 7
+        project, role = self._select(caller, spec, args)  # 5, 6, 7
         trace.project, trace.role = project.name, role
         self._limiter.check_payload(tool, trace.payload)  # 9
         slot = self._limiter.enter(account_of(caller), tool)  # 10
+        relay = None if progress is None else ProgressRelay(progress, self._log)
         try:
             await self._dispatcher.make_ready(spec, project)  # 11
             call = self._compose(caller, spec, args, arguments, role, trace)  # 12
-            asking = self._dispatcher.begin(caller, spec, args, call, project, slot)  # 13, 14
+            asking = self._dispatcher.begin(  # 13, 14
+                caller, spec, args, call, project, slot, None if relay is None else relay.offer
+            )
         except BaseException:
             slot.leave()
             raise
         if call.is_write:
             self._log_write(spec, args, trace)
-        reply = await asking  # 15, 16
+        async with relay or contextlib.nullcontext():
+            reply = await asking  # 15, 16
         if spec.name == "maad_health" and reply.ok:
             body = self._merge_health(caller, project, reply.body or None)
             reply = msgspec.structs.replace(reply, body=body)
@@ -217,72 +238,47 @@ class Pipeline:
             raise MaadError("INVALID_ARGS", message, details)
         raise unknown_tool_error(tool)
 
-    def _refuse_while_draining(self) -> None:
-        if self._state.draining:
-            raise MaadError(
-                "SHUTTING_DOWN", "the server is stopping; connect again when it is back"
-            )
-
     def _check_session(self, caller: Caller, spec: ToolSpec) -> None:
-        if isinstance(caller, StatelessCaller):
+        refuse_cancelled(caller)
+        instance = self._state.instance
+        if not isinstance(caller, Session) or caller.binding is not None:
             return
-        if caller.cancelled:
+        if instance.source == "synthetic" and spec.strict:
             raise MaadError(
-                "SESSION_CANCELLED",
-                "the project of this session was removed; open a new session",
+                "SESSION_UNBOUND",
+                f"{spec.name} binds nothing by itself; call an ordinary tool first",
             )
-        instance = self._state.instance
-        needs_binding = caller.binding is None and spec.min_role is not None
-        if needs_binding and instance.source == "synthetic":
-            if spec.strict:
-                raise MaadError(
-                    "SESSION_UNBOUND",
-                    f"{spec.name} binds nothing by itself; call an ordinary tool first",
-                )
-            caller.binding = auto_bind(instance)
+        if spec.min_role is not None:
+            bind_by_itself(caller, instance)
 
-    def _select(
-        self, caller: Caller, spec: ToolSpec, args: Any, token: TokenRecord | None
-    ) -> tuple[ProjectConfig, Role]:
-        instance = self._state.instance
-        if isinstance(caller, StatelessCaller):
-            project = resolve_project(caller, args.project, instance)
-            role = stateless_role(caller, project)
-        else:
-            name = select_project(caller, args.project)
-            found = instance.projects.get(name)
-            role = None if found is None else role_on(caller, found, token)
-            if found is None or role is None:
-                raise MaadError(
-                    "PROJECT_NOT_WHITELISTED", f"this session may no longer use {name!r}"
-                )
-            project = found
+    def _select(self, caller: Caller, spec: ToolSpec, args: Any) -> tuple[ProjectConfig, Role]:
+        project, role = reach(caller, args.project, self._state.instance)
         _require(spec, role, project.name)
-        assert role is not None
         return project, role
 
     def _check_everywhere(self, caller: Caller, spec: ToolSpec, token: TokenRecord | None) -> None:
-        """The role gate of engine-less tools: on every bound (or admitted) project."""
-        if spec.min_role is None:
-            return
+        """The gate of engine-less tools: bound at all, and for the tools of the whole instance
+        the role on every bound (or admitted) project. The others judge the role themselves."""
         instance = self._state.instance
         if isinstance(caller, StatelessCaller):
-            admitted = admitted_projects(caller, instance)
-            if not admitted:
-                raise MaadError(
-                    "TOKEN_PROJECT_FORBIDDEN", "this token admits none of the projects asked for"
-                )
-            for project in admitted:
-                _require(spec, stateless_role(caller, project), project.name)
-            return
-        if caller.binding is None:
+            if spec.admin_everywhere:
+                self._check_admitted(caller, spec)
+        elif spec.min_role is not None:
+            names = bound_projects(caller)
+            for name in names if spec.admin_everywhere else ():
+                found = instance.projects.get(name)
+                role = None if found is None else role_on(caller, found, token)
+                _require(spec, role, name)
+
+    def _check_admitted(self, caller: StatelessCaller, spec: ToolSpec) -> None:
+        """The role on every project that the token admits, of which there must be one."""
+        admitted = admitted_projects(caller, self._state.instance)
+        if not admitted:
             raise MaadError(
-                "SESSION_UNBOUND", "this session is bound to no project; call maad_use_project"
+                "TOKEN_PROJECT_FORBIDDEN", "this token admits none of the projects asked for"
             )
-        for name in caller.binding.projects:
-            found = instance.projects.get(name)
-            role = None if found is None else role_on(caller, found, token)
-            _require(spec, role, name)
+        for project in admitted:
+            _require(spec, stateless_role(caller, project), project.name)
 
     def _finish_here(
         self, spec: ToolSpec, answer: FrontAnswer, arguments: object, trace: _Trace

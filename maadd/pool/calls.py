@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from maadd.pool.supervisor import State, Supervisor
-from maadd.pool.worker_handle import CallEnd, PendingCall, WorkerHandle
+from maadd.pool.worker_handle import CallEnd, OnProgress, PendingCall, WorkerHandle
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Call, Reply
 
@@ -21,6 +21,7 @@ async def run_call(
     word_s: float,
     strict: bool,
     on_end: Callable[[], None] | None,
+    on_progress: OnProgress | None = None,
 ) -> Reply:
     """See `WorkerPool.call`. `word_s`: wait for the worker's word on an expired write."""
     pending: PendingCall | None = None
@@ -39,7 +40,12 @@ async def run_call(
                 # The call's own time begins with its first dispatch.
                 deadline = time.monotonic() + timeout_s
             left_s = max(0.0, deadline - time.monotonic())
-            pending = worker.dispatch(call, is_write=is_write, deadline_ms=round(left_s * 1000))
+            pending = worker.dispatch(
+                call,
+                is_write=is_write,
+                deadline_ms=round(left_s * 1000),
+                on_progress=on_progress,
+            )
             outcome = await _outcome(worker, pending, left_s)
             if isinstance(outcome, Reply):
                 return outcome

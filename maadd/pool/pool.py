@@ -14,7 +14,7 @@ from maadd.pool.router import Router
 from maadd.pool.snapshot import IdleWorker, SweepSnapshot, WorkerSnapshot, now_text
 from maadd.pool.spawn import SERVE, Spawner, WorkerProgram
 from maadd.pool.supervisor import Project, State, Supervisor
-from maadd.pool.worker_handle import QUEUE_RETRY_MS, WorkerHandle
+from maadd.pool.worker_handle import QUEUE_RETRY_MS, OnProgress, WorkerHandle
 from maadd.protocol.errors import MaadError, WireError, error_from_wire
 from maadd.protocol.messages import Call, Event, Reply, ToFront, WorkerConfig, WorkerSettings
 
@@ -119,12 +119,14 @@ class WorkerPool:
         timeout_s: float,
         strict: bool = False,
         on_end: Callable[[], None] | None = None,
+        on_progress: OnProgress | None = None,
     ) -> Reply:
         """Have the project's worker perform `call` within `timeout_s` seconds (steps 15, 16).
 
         `strict`: only by a worker that is ready already, and never a second time. `on_end`
         is called exactly once, when the call has really ended: at the latest here for a call
-        that ends in time, later for one whose worker is still busy with it.
+        that ends in time, later for one whose worker is still busy with it. `on_progress`
+        hears how far a long call is, for as long as its caller waits.
 
         Errors: those of `ensure_ready`, OVERLOADED (reason `worker_queue`), REQUEST_TIMEOUT,
         WORKER_LOST, RECEIPT_ENGINE_NOT_READY. Failures of the tool are Replies.
@@ -143,6 +145,7 @@ class WorkerPool:
             word_s=self._policy.cancel_answer_s,
             strict=strict,
             on_end=on_end,
+            on_progress=on_progress,
         )
 
     async def stop_project(self, name: str) -> None:

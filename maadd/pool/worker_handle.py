@@ -20,6 +20,7 @@ from maadd.protocol.errors import MaadError, WireError
 from maadd.protocol.messages import (
     Bye,
     Call,
+    CallProgress,
     Cancel,
     Cancelled,
     Drain,
@@ -59,10 +60,23 @@ class CallEnd(enum.Enum):
     """Its time is over."""
 
 
+OnProgress = Callable[[CallProgress], None]
+"""Hears how far a call is, while its caller waits."""
+
+
 class PendingCall:
     """A call that a worker holds. `outcome` is what its caller waits for now."""
 
-    __slots__ = ("cancelled", "is_write", "late", "on_end", "outcome", "request_id", "tool")
+    __slots__ = (
+        "cancelled",
+        "is_write",
+        "late",
+        "on_end",
+        "on_progress",
+        "outcome",
+        "request_id",
+        "tool",
+    )
 
     def __init__(
         self,
@@ -70,11 +84,13 @@ class PendingCall:
         tool: str,
         is_write: bool,
         outcome: asyncio.Future[Reply | CallEnd],
+        on_progress: OnProgress | None = None,
     ) -> None:
         self.request_id = request_id
         self.tool = tool
         self.is_write = is_write
         self.outcome = outcome
+        self.on_progress = on_progress
         self.cancelled = False
         """Whether the worker was told to give it up."""
         self.late: int | None = None
@@ -247,7 +263,14 @@ class WorkerHandle:
 
     # -- calls ---------------------------------------------------------------------------
 
-    def dispatch(self, call: Call, *, is_write: bool, deadline_ms: int) -> PendingCall:
+    def dispatch(
+        self,
+        call: Call,
+        *,
+        is_write: bool,
+        deadline_ms: int,
+        on_progress: OnProgress | None = None,
+    ) -> PendingCall:
         """Hand a call over; OVERLOADED when the worker holds as many as it may.
 
         A worker that turns out to be unreachable is killed and the call is WITHDRAWN.
@@ -257,9 +280,15 @@ class WorkerHandle:
         if call.request_id in self.calls:
             raise ValueError(f"request id {call.request_id} is in use")
         message = msgspec.structs.replace(
-            call, generation=self._config.generation, is_write=is_write, deadline_ms=deadline_ms
+            call,
+            generation=self._config.generation,
+            is_write=is_write,
+            deadline_ms=deadline_ms,
+            wants_progress=on_progress is not None,
         )
-        pending = PendingCall(call.request_id, call.tool, is_write, self._loop.create_future())
+        pending = PendingCall(
+            call.request_id, call.tool, is_write, self._loop.create_future(), on_progress
+        )
         try:
             self._router.send(self.identity, message)
         except PeerFull as error:
@@ -336,6 +365,8 @@ class WorkerHandle:
         match message:
             case Event():
                 self._listener.worker_event(message)
+            case CallProgress():
+                self._progress(message)
             case Heartbeat():
                 self.heartbeat = message
                 self.last_heartbeat_at = now_text()
@@ -364,6 +395,11 @@ class WorkerHandle:
                 self._leave()
             case Hello():
                 return
+
+    def _progress(self, message: CallProgress) -> None:
+        pending = self.calls.get(message.request_id)
+        if pending is not None and pending.on_progress is not None and not pending.outcome.done():
+            pending.on_progress(message)
 
     def _cancelled(self, message: Cancelled) -> None:
         pending = self.calls.get(message.request_id)

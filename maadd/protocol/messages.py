@@ -144,6 +144,8 @@ class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
     """Kind of the call (spec 04 §5.2); the pool sets it from the front's judgement."""
     verdict: WireError | None = None
     """The front's refusal of a write with an idempotency key, unless it is a replay (04 §6)."""
+    wants_progress: bool = False
+    """Whether anybody hears of its CallProgress."""
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -184,6 +186,18 @@ class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
     withdrawn: bool
 
 
+class CallProgress(msgspec.Struct, frozen=True, tag="progress", omit_defaults=True):
+    """Worker to front: how far a long call is, before its Reply.
+
+    `done` grows from message to message; `total` is None where nobody knows it yet.
+    """
+
+    request_id: str
+    done: float
+    total: float | None = None
+    text: str | None = None
+
+
 class Event(msgspec.Struct, frozen=True, tag="event"):
     """Worker to front: a record changed (spec 04 §11)."""
 
@@ -217,7 +231,7 @@ class Bye(msgspec.Struct, frozen=True, tag="bye"):
     clean: bool
 
 
-ToFront = Hello | Ready | Failed | Reply | Cancelled | Event | Heartbeat | Bye
+ToFront = Hello | Ready | Failed | Reply | Cancelled | CallProgress | Event | Heartbeat | Bye
 ToWorker = Call | Cancel | Drain
 
 _encoder = msgspec.msgpack.Encoder()

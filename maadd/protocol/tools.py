@@ -151,13 +151,9 @@ def _tool(
     )
 
 
-def _instance_tool(
-    name: str, hints: Hints, arguments: type[a.Arguments], *, available: bool = False
-) -> ToolSpec:
+def _instance_tool(name: str, hints: Hints, arguments: type[a.Arguments]) -> ToolSpec:
     """A row for a tool of the whole instance, which needs admin on every bound project."""
-    return _tool(
-        name, ADMIN, ENGINELESS, hints, arguments, admin_everywhere=True, available=available
-    )
+    return _tool(name, ADMIN, ENGINELESS, hints, arguments, admin_everywhere=True, available=True)
 
 
 _ROWS = (
@@ -165,8 +161,8 @@ _ROWS = (
     _tool("maad_use_project", None, ENGINELESS, _ADDS, a.UseProjectArgs, available=True),
     _tool("maad_use_projects", None, ENGINELESS, _ADDS, a.UseProjectsArgs, available=True),
     _tool("maad_current_session", None, ENGINELESS, _READS, a.CurrentSessionArgs, available=True),
-    _tool("maad_subscribe", READER, ENGINELESS, _SETTLES, a.SubscribeArgs),
-    _tool("maad_unsubscribe", READER, ENGINELESS, _SETTLES, a.UnsubscribeArgs),
+    _tool("maad_subscribe", READER, ENGINELESS, _SETTLES, a.SubscribeArgs, available=True),
+    _tool("maad_unsubscribe", READER, ENGINELESS, _SETTLES, a.UnsubscribeArgs, available=True),
     _tool("maad_scan", READER, READ, _READS, a.ScanArgs, available=True),
     _tool("maad_summary", READER, READ, _READS, a.SummaryArgs, "H", available=True),
     _tool("maad_describe", READER, READ, _READS, a.DescribeArgs, available=True),
@@ -219,13 +215,13 @@ _ROWS = (
     _tool("maad_health", ADMIN, READ, _READS, a.HealthArgs, available=True),
     _tool("maad_flush", ADMIN, WRITE, _SETTLES, a.FlushArgs, available=True),
     _tool("maad_backup", ADMIN, WRITE, _CHANGES, a.BackupArgs, available=True),
-    _instance_tool("maad_instance_reload", _REMOVES, a.InstanceReloadArgs, available=True),
+    _instance_tool("maad_instance_reload", _REMOVES, a.InstanceReloadArgs),
     _instance_tool("maad_subscriptions", _READS, a.SubscriptionsArgs),
-    _instance_tool("maad_issue_token", _ADDS, a.IssueTokenArgs, available=True),
-    _instance_tool("maad_revoke_token", _REMOVES, a.RevokeTokenArgs, available=True),
-    _instance_tool("maad_rotate_token", _CHANGES, a.RotateTokenArgs, available=True),
-    _instance_tool("maad_list_tokens", _READS, a.ListTokensArgs, available=True),
-    _instance_tool("maad_show_token", _READS, a.ShowTokenArgs, available=True),
+    _instance_tool("maad_issue_token", _ADDS, a.IssueTokenArgs),
+    _instance_tool("maad_revoke_token", _REMOVES, a.RevokeTokenArgs),
+    _instance_tool("maad_rotate_token", _CHANGES, a.RotateTokenArgs),
+    _instance_tool("maad_list_tokens", _READS, a.ListTokensArgs),
+    _instance_tool("maad_show_token", _READS, a.ShowTokenArgs),
 )
 
 TOOLS: Mapping[str, ToolSpec] = MappingProxyType({row.name: row for row in _ROWS})

@@ -10,6 +10,7 @@ import msgspec
 from maadd.auth.record import TokenRecord
 from maadd.protocol.roles import Role
 from maadd.sessions.notices import NoticeQueue
+from maadd.sessions.record_uri import RecordUri
 
 
 class Mode(enum.StrEnum):
@@ -82,6 +83,10 @@ class Session:
     binding: Binding | None = None
     cancelled: bool = False
     subscription: Subscription | None = None
+    watched: set[RecordUri] = field(default_factory=set)
+    """Records and projects subscribed to as MCP resources."""
+    listening: bool = False
+    """Whether it stands for one open `subscriptions/listen`, and takes no requests."""
     used: bool = False
     """Whether a tool was ever called."""
     in_flight: int = 0

@@ -83,7 +83,8 @@ class SessionTable:
 
     def get(self, session_id: str) -> Session | None:
         """The live session with that id; whose it is, is asked by `resume`."""
-        return self._sessions.get(session_id)
+        session = self._sessions.get(session_id)
+        return None if session is None or session.listening else session
 
     def resume(self, session: Session, token: TokenRecord) -> bool:
         """Take a request of `token` into its session; False when it is another's.
@@ -191,12 +192,14 @@ class SessionTable:
     def remove_projects(self, names: Collection[str]) -> ProjectFallout:
         """Take removed projects out of every binding and subscription.
 
-        A binding that keeps no project is cancelled: its next call says so and ends it.
+        A binding that keeps no project is cancelled: its next call says so and ends it. One
+        that only listens has no next call and ends at once.
         """
         cancelled = pruned = 0
         for session in self:
             if session.subscription is not None and session.subscription.project in names:
                 session.subscription = None
+            session.watched = {uri for uri in session.watched if uri.project not in names}
             if session.binding is None or session.cancelled:
                 continue
             rest = without_projects(session.binding, names)
@@ -204,6 +207,8 @@ class SessionTable:
                 session.cancelled = True
                 session.subscription = None
                 cancelled += 1
+                if session.listening:
+                    self.close(session, CloseReason.TRANSPORT)
             elif rest is not session.binding:
                 session.binding = rest
                 pruned += 1

@@ -6,7 +6,7 @@ here. Arguments are the pipeline's to judge, so nothing is validated before it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import mcp_types
@@ -17,6 +17,7 @@ from mcp.server.models import InitializationOptions
 from mcp_types.methods import serialize_server_result
 
 from maadd.pipeline.envelope import CallResult
+from maadd.pipeline.progress import ReportProgress
 from maadd.protocol.json_schema import tool_entry
 from maadd.protocol.size import encode_result
 from maadd.protocol.tools import ToolSpec
@@ -29,12 +30,9 @@ SERVER_NAME = "maad"
 CALLER_SCOPE_KEY = "maad.caller"
 """Where an HTTP request that the SDK serves carries its caller, in the ASGI scope."""
 
-_COMPLETE = {"resultType": "complete"}
+COMPLETE = {"resultType": "complete"}
 _CACHE_HINT = {"ttlMs": 60_000, "cacheScope": "private"}
 """Members the stateless revision requires; earlier ones never see them."""
-
-ReportProgress = Callable[[float, float | None, str | None], Awaitable[None]]
-"""Tells the client how far a call is: done, total, text."""
 
 
 class ToolPipeline(Protocol):
@@ -73,7 +71,7 @@ class ToolListing:
         found = self._results.get(names)
         if found is None:
             tools = [tool_entry(spec) for spec in specs]
-            found = self._results[names] = {"tools": tools, **_COMPLETE, **_CACHE_HINT}
+            found = self._results[names] = {"tools": tools, **COMPLETE, **_CACHE_HINT}
         return found
 
     def text(self, caller: Caller, version: str) -> bytes:
@@ -120,7 +118,7 @@ def create_server(
             caller_of(ctx), params.name, params.arguments, progress=ctx.session.report_progress
         )
         encoded = encode_result(result.text, is_error=result.is_error, structured=structured)
-        return {**msgspec.json.decode(encoded), **_COMPLETE}
+        return {**msgspec.json.decode(encoded), **COMPLETE}
 
     server.add_request_handler("tools/list", mcp_types.PaginatedRequestParams, list_tools)
     server.add_request_handler("tools/call", mcp_types.CallToolRequestParams, call_tool)

@@ -13,9 +13,8 @@ from maadd.protocol.arguments import (
     UseProjectsArgs,
 )
 from maadd.protocol.roles import Role, parse_role
+from maadd.sessions.access import require_session
 from maadd.sessions.binding import bind_multi, bind_single
-from maadd.sessions.session import Session
-from maadd.sessions.stateless import StatelessCaller, refuse_stateless
 from maadd.sessions.views import Caller, current_session_view, effective_roles, projects_view
 
 
@@ -30,7 +29,7 @@ def use_project(
     caller: Caller, args: UseProjectArgs, instance: Instance, token: TokenRecord | None
 ) -> dict[str, Any]:
     """`maad_use_project`: bind the session to one project, for good."""
-    session = _session_of(caller, "maad_use_project")
+    session = require_session(caller, "maad_use_project")
     session.binding = bind_single(session, args.name, _role(args), instance, token)
     return {
         "mode": session.binding.mode,
@@ -43,7 +42,7 @@ def use_projects(
     caller: Caller, args: UseProjectsArgs, instance: Instance, token: TokenRecord | None
 ) -> dict[str, Any]:
     """`maad_use_projects`: bind the session to several projects, all or none."""
-    session = _session_of(caller, "maad_use_projects")
+    session = require_session(caller, "maad_use_projects")
     session.binding = bind_multi(session, args.names, _role(args), instance, token)
     return {
         "mode": session.binding.mode,
@@ -57,12 +56,6 @@ def current_session(
 ) -> dict[str, Any]:
     """`maad_current_session`."""
     return current_session_view(caller, instance, token)
-
-
-def _session_of(caller: Caller, tool: str) -> Session:
-    if isinstance(caller, StatelessCaller):
-        raise refuse_stateless(tool)
-    return caller
 
 
 def _role(args: UseProjectArgs | UseProjectsArgs) -> Role | None:

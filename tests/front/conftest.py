@@ -1,10 +1,16 @@
-"""An instance on disk, its tokens, sessions and pool, and what they log and audit."""
+"""Coroutine tests, a front for the length of a block, and the rooms of one that has no workers:
+an instance on disk, its tokens, sessions and pool, and what they log and audit."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
-from collections.abc import Callable
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +32,11 @@ from maadd.protocol.roles import Role, parse_role
 from maadd.sessions.notices import NoticeQueue
 from maadd.sessions.session import Binding, BindingSource, Mode, Session
 from maadd.sessions.table import SessionLimits, SessionTable
+
+# Worker processes find the test engine by the path they inherit.
+sys.path.insert(0, str(Path(__file__).parent))
+
+from front_bench import opened_front
 
 
 class Bench:
@@ -138,3 +149,13 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def make_bench(tmp_path: Path) -> Callable[..., Bench]:
     """`make_bench("alpha", "beta:writer", tokens_poll_ms=100)`."""
     return lambda *projects, **settings: Bench(tmp_path, *projects, **settings)
+
+
+@pytest.fixture
+def open_front(
+    tmp_path: Path,
+) -> Iterator[Callable[[], contextlib.AbstractAsyncContextManager[Any]]]:
+    """`async with open_front() as bench`."""
+    runtime = tempfile.mkdtemp(prefix="maadd-test-")
+    yield partial(opened_front, tmp_path, runtime)
+    shutil.rmtree(runtime)

@@ -51,6 +51,7 @@ class Worker:
         is_write: bool,
         timeout_s: float,
         on_end: Callable[[], None],
+        on_progress: object = None,
     ) -> Reply:
         self.calls.append(call)
         self.arrived.put_nowait(call)

@@ -7,7 +7,9 @@ import asyncio
 import pytest
 
 from maadd.pipeline.single_flight import SingleFlight
+from maadd.pool.worker_handle import OnProgress
 from maadd.protocol.errors import MaadError
+from maadd.protocol.messages import CallProgress
 
 
 class Work:
@@ -18,7 +20,8 @@ class Work:
         self.outcome: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.cancelled = asyncio.Event()
 
-    async def run(self) -> str:
+    async def run(self, tell: OnProgress) -> str:
+        self.tell = tell
         self.begun.set()
         try:
             return await self.outcome
@@ -30,7 +33,7 @@ class Work:
 async def test_those_who_join_get_the_leaders_result() -> None:
     flights: SingleFlight[str] = SingleFlight()
     work = Work()
-    leader = asyncio.ensure_future(flights.lead("a", work.run()))
+    leader = asyncio.ensure_future(flights.lead("a", work.run))
     await work.begun.wait()
     followers = [asyncio.ensure_future(flights.join("a")) for _ in range(3)]
     assert flights.is_running("a")
@@ -43,7 +46,7 @@ async def test_those_who_join_get_the_leaders_result() -> None:
 async def test_a_failure_is_everybodys() -> None:
     flights: SingleFlight[str] = SingleFlight()
     work = Work()
-    leader = asyncio.ensure_future(flights.lead("a", work.run()))
+    leader = asyncio.ensure_future(flights.lead("a", work.run))
     await work.begun.wait()
     follower = asyncio.ensure_future(flights.join("a"))
     await asyncio.sleep(0)
@@ -56,7 +59,7 @@ async def test_a_failure_is_everybodys() -> None:
 async def test_a_leader_that_leaves_does_not_take_the_work_along() -> None:
     flights: SingleFlight[str] = SingleFlight()
     work = Work()
-    leader = asyncio.ensure_future(flights.lead("a", work.run()))
+    leader = asyncio.ensure_future(flights.lead("a", work.run))
     await work.begun.wait()
     follower = asyncio.ensure_future(flights.join("a"))
     await asyncio.sleep(0)
@@ -70,7 +73,7 @@ async def test_a_leader_that_leaves_does_not_take_the_work_along() -> None:
 async def test_when_nobody_waits_any_more_the_work_is_cancelled() -> None:
     flights: SingleFlight[str] = SingleFlight()
     work = Work()
-    waiting = [asyncio.ensure_future(flights.lead("a", work.run()))]
+    waiting = [asyncio.ensure_future(flights.lead("a", work.run))]
     await work.begun.wait()
     waiting.append(asyncio.ensure_future(flights.join("a")))
     await asyncio.sleep(0)
@@ -84,7 +87,7 @@ async def test_when_nobody_waits_any_more_the_work_is_cancelled() -> None:
 async def test_work_begins_even_if_its_caller_leaves_at_once() -> None:
     flights: SingleFlight[str] = SingleFlight()
     work = Work()
-    leader = asyncio.ensure_future(flights.lead("a", work.run()))
+    leader = asyncio.ensure_future(flights.lead("a", work.run))
     await asyncio.sleep(0)
     leader.cancel()
     await asyncio.gather(leader, return_exceptions=True)
@@ -97,4 +100,24 @@ async def test_the_next_call_after_the_end_is_executed_again() -> None:
     for result in ("first", "second"):
         work = Work()
         work.outcome.set_result(result)
-        assert await flights.lead("a", work.run()) == result
+        assert await flights.lead("a", work.run) == result
+
+
+async def test_all_who_wait_hear_of_the_progress_and_none_who_left() -> None:
+    flights: SingleFlight[str] = SingleFlight()
+    work = Work()
+    heard: dict[str, list[float]] = {"leader": [], "follower": []}
+    leader = asyncio.ensure_future(
+        flights.lead("a", work.run, lambda p: heard["leader"].append(p.done))
+    )
+    await work.begun.wait()
+    follower = asyncio.ensure_future(flights.join("a", lambda p: heard["follower"].append(p.done)))
+    quiet = asyncio.ensure_future(flights.join("a"))
+    await asyncio.sleep(0)
+    work.tell(CallProgress("r", 1))
+    leader.cancel()
+    await asyncio.gather(leader, return_exceptions=True)
+    work.tell(CallProgress("r", 2))
+    work.outcome.set_result("done")
+    assert await asyncio.gather(follower, quiet) == ["done", "done"]
+    assert heard == {"leader": [1], "follower": [1, 2]}

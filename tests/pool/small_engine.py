@@ -21,6 +21,7 @@ import zmq
 from maadd.protocol.errors import MaadError, MaadErrors
 from maadd.protocol.messages import (
     Call,
+    CallProgress,
     Cancel,
     Drain,
     Event,
@@ -160,6 +161,9 @@ class SmallEngine:
             if not gate.admit(call.request_id):
                 continue
             append(self.root, "written", call.args.get("text", call.tool))
+            if call.tool == "long_write" and call.wants_progress:
+                for done in (1, 2):
+                    self._report(CallProgress(call.request_id, done, 2, f"step {done}"))
             if call.tool == "die_in_write":
                 os.kill(os.getpid(), signal.SIGKILL)
             if call.tool == "raise_after":
@@ -183,6 +187,9 @@ class SmallEngine:
 
     def connect_wake(self, wake: Callable[[], None]) -> None:
         self._wake = wake
+
+    def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
+        self._report = report
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         self.warn = warn

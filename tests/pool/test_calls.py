@@ -36,6 +36,22 @@ async def test_a_call_travels_to_the_projects_worker_and_back(open_bench: OpenBe
         assert pids[0] != pids[1]
 
 
+async def test_the_progress_of_a_write_comes_before_its_answer(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        heard: list[tuple[float, float | None, str | None]] = []
+        reply = await bench.pool.call(
+            project,
+            call_of("long_write"),
+            is_write=True,
+            timeout_s=30,
+            on_progress=lambda one: heard.append((one.done, one.total, one.text)),
+        )
+        assert reply.ok
+        assert heard == [(1.0, 2.0, "step 1"), (2.0, 2.0, "step 2")]
+        assert (await bench.write(project, "long_write")).ok
+
+
 async def test_two_hundred_calls_at_once_are_answered_each_with_its_own(
     open_bench: OpenBench,
 ) -> None:

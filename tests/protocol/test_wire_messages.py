@@ -11,6 +11,7 @@ from maadd.protocol.errors import WireError
 from maadd.protocol.messages import (
     Bye,
     Call,
+    CallProgress,
     Cancel,
     Cancelled,
     Drain,
@@ -39,6 +40,8 @@ TO_FRONT: list[ToFront] = [
     Reply("r-2", ok=False, body=b"[]", meta={"warnings": []}, error_code="UNKNOWN_TYPE", rows=0),
     Reply("r-3", ok=True, body=b"{}", audit={"doc_id": "wo-1", "version_after": 2}),
     Cancelled("r-4", withdrawn=True),
+    CallProgress("r-5", done=500),
+    CallProgress("r-5", done=1000, total=2000, text="note: 1000 files"),
     Event(7, "update", "wo-1", "work_order", "2031-02-03T04:05:06.007Z", "tool"),
     Heartbeat(rss_bytes=60_000_000, queue_depth=2, state="ready", progress="12/40"),
     Bye(clean=True),

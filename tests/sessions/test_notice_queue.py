@@ -22,12 +22,27 @@ def test_there_is_one_reader_at_a_time():
     assert queue.attach()
 
 
-def test_a_full_queue_refuses_and_can_be_replaced():
+def test_a_full_queue_refuses():
     queue = NoticeQueue(2)
     queue.attach()
     assert [queue.offer(b"%d" % n) for n in range(3)] == [True, True, False]
-    assert queue.replace(b"resync")
-    assert asyncio.run(queue.take(0)) == [b"resync"]
+    assert asyncio.run(queue.take(0)) == [b"0", b"1"]
+
+
+def test_notices_with_a_topic_can_be_dropped_and_replaced_over_the_limit():
+    queue = NoticeQueue(3)
+    queue.attach()
+    queue.offer(b"one", "a")
+    queue.offer(b"kept")
+    queue.offer(b"two", "b")
+    assert queue.drop_topics() == {"a", "b"}
+    for topic in ("a", "b", "c"):
+        queue.insist(topic.encode(), topic)
+    assert asyncio.run(queue.take(0)) == [b"kept", b"a", b"b", b"c"]
+    queue.detach()
+    queue.insist(b"lost", "a")
+    assert queue.attach()
+    assert asyncio.run(queue.take(0)) == []
 
 
 def test_a_waiting_reader_is_woken_by_what_comes():

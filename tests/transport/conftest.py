@@ -23,13 +23,14 @@ from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
 from maadd.pipeline.envelope import CallResult, success
+from maadd.pipeline.progress import ReportProgress
 from maadd.protocol.messages import HistorySettings
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import ToolSpec, registered_tools
 from maadd.sessions.session import CloseReason, Session
 from maadd.sessions.stateless import StatelessCaller
 from maadd.sessions.table import SessionLimits, SessionTable
-from maadd.tools.face import ReportProgress, create_server
+from maadd.tools.face import create_server
 from maadd.transport.app import HttpApp
 from maadd.transport.http_server import HttpServer
 from maadd.transport.peer import McpFace

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -174,7 +175,7 @@ def test_a_client_that_stops_reading_for_good_ends_the_process():
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 def test_the_client_of_the_sdk(mode):
     async def scenario():
-        parameters = StdioServerParameters(command=CHILD[0], args=CHILD[1:])
+        parameters = StdioServerParameters(command=CHILD[0], args=CHILD[1:], env=dict(os.environ))
         async with Client(parameters, mode=mode) as client:
             listed = await client.list_tools()
             answered = await client.call_tool("maad_get", {"docId": "x"})

@@ -19,7 +19,7 @@ import msgspec
 
 from maadd.protocol.arguments import BackupArgs, InstructionsArgs, ReindexArgs
 from maadd.protocol.errors import MaadError, MaadErrors
-from maadd.protocol.messages import Call, Event, Reply, WorkerConfig
+from maadd.protocol.messages import Call, CallProgress, Event, Reply, WorkerConfig
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import TOOLS
 from maadd.protocol.validation import check_arguments
@@ -33,6 +33,7 @@ from maadd_worker.history.outcome import HistoryOutcome
 from maadd_worker.index.counters import read_type_state
 from maadd_worker.index.document import index_document
 from maadd_worker.index.empty_guard import index_state, unindexed_files
+from maadd_worker.index.pass_report import PassProgress
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index, IndexReader
 from maadd_worker.instructions.files import InstructionFiles
@@ -156,6 +157,7 @@ class Engine:
         self._current_write: _RunningWrite | None = None
         self._gate: Gate | None = None
         self._wake: Callable[[], None] = _nobody
+        self._report_progress: Callable[[CallProgress], None] = _nobody_hears
         self._inspected = False
         self._must_forget = False
         self._closed = False
@@ -441,7 +443,12 @@ class Engine:
             if call.tool == "maad_instructions":
                 return _success(call.request_id, self._refresh_instructions(call, args))
             self._refresh_model()
-            report = reindex(self._write_context(), args, unread=self.index_empty is not None)
+            report = reindex(
+                self._write_context(),
+                args,
+                self._progress_of(call),
+                unread=self.index_empty is not None,
+            )
             if self.index_empty is not None and report.indexed and not report.errors:
                 self.index_empty = None
             broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
@@ -453,6 +460,14 @@ class Engine:
             return failure_reply(
                 call.request_id, MaadError("BACKEND_ERROR", f"the index failed: {failure}")
             )
+
+    def _progress_of(self, call: Call) -> Callable[[PassProgress], None] | None:
+        """What tells the front how far the pass of a call is, if anybody wants to know."""
+        if not call.wants_progress:
+            return None
+        return lambda done: self._report_progress(
+            CallProgress(call.request_id, done.scanned, text=done.text)
+        )
 
     def _flush(self) -> Outcome:
         report = self._history.flush()
@@ -606,6 +621,10 @@ class Engine:
         """Hand over what has the writer thread call `settle`; a finished sweep uses it."""
         self._wake = wake
 
+    def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
+        """Hand over what takes the progress of a call that asked for it."""
+        self._report_progress = report
+
     def poll_events(self) -> list[Event]:
         """The changes since the last call."""
         events = list(self._events)
@@ -677,6 +696,10 @@ def _lists_backups(call: Call) -> bool:
 
 def _nobody() -> None:
     """Nobody waits for a wake-up: an engine without a worker process settles by itself."""
+
+
+def _nobody_hears(_progress: CallProgress) -> None:
+    """Nobody follows the calls of an engine without a worker process."""
 
 
 def _now() -> str:

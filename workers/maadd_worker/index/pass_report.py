@@ -26,6 +26,14 @@ class PassProgress(msgspec.Struct, frozen=True):
     indexed: int
     errors: int
 
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        return (
+            f"{self.doc_type}: {self.scanned} files looked at in all, {self.indexed} indexed, "
+            f"{self.errors} failed"
+        )
+
 
 _SHOWN_ERRORS = 100
 """Errors in an answer, which has a budget; the rest is counted."""

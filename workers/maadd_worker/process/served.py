@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from maadd.protocol.messages import Call, Event, Reply, WorkerConfig
+from maadd.protocol.messages import Call, CallProgress, Event, Reply, WorkerConfig
 
 Progress = Callable[[str], None]
 Deliver = Callable[[Reply], None]
@@ -77,6 +77,10 @@ class ServedEngine(Protocol[ReaderT]):
 
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hands over a function, callable from any thread, that has `settle(True)` called."""
+        ...
+
+    def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
+        """Hands over what takes the progress of a write that takes long."""
         ...
 
     def connect_log(self, warn: Callable[..., None]) -> None:

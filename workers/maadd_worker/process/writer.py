@@ -63,6 +63,7 @@ class Writer:
         try:
             engine = self._open_engine(self._config, self._note_progress)
             engine.connect_wake(self._queue.wake)
+            engine.connect_progress(self._outbox.post)
             engine.connect_log(self._log.warn)
         except (MaadError, MaadErrors) as failure:
             self.failure = [error.wire() for error in errors_of(failure)]
