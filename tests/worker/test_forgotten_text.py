@@ -49,8 +49,8 @@ def test_a_purge_is_forgotten_too(project: Any) -> None:
 
 def test_a_reader_only_delays_it(project: Any) -> None:
     project.ok("maad_delete", docId="shp-x", mode="hard")
-    with project._reader.index.snapshot():
-        project._reader.index.find("shp-x")
+    with project._reader.snapshot():
+        project._reader.find("shp-x")
         assert project.engine.settle(True) is not None
     while project.engine.settle(True) is not None and holders(project):
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -115,6 +116,8 @@ def test_tombstones_survive_a_rebuilt_index_and_can_be_purged(tombs: Any) -> Non
     tombs.close()
     for path in (tombs.root / "_backend").glob("maad.db*"):
         path.unlink()
+    for path in (tombs.root / "ships").glob("_deleted_*"):
+        os.utime(path, (0, 0))  # an index built anew takes the time of the file
     tombs.engine = tombs.open()
     tombs._reader = tombs.engine.open_reader()
     tombs.ok("maad_reindex")

@@ -11,7 +11,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from types import MappingProxyType
 from typing import Any, Protocol
 
 import apsw
@@ -27,10 +26,10 @@ from maadd_worker.disk.journal import Journal
 from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
+from maadd_worker.engine_report import NO_EMBEDDINGS, NO_WATCHER, free_mb, model_advisories
 from maadd_worker.history.backup import BackupContext, backup
 from maadd_worker.history.controller import HistoryController
 from maadd_worker.history.outcome import HistoryOutcome
-from maadd_worker.index.counters import read_type_state
 from maadd_worker.index.document import index_document
 from maadd_worker.index.empty_guard import index_state, unindexed_files
 from maadd_worker.index.pass_report import PassProgress
@@ -39,17 +38,18 @@ from maadd_worker.index.store import Index, IndexReader
 from maadd_worker.instructions.files import InstructionFiles
 from maadd_worker.instructions.refresh import RefreshContext, check_refresh
 from maadd_worker.instructions.scaffold import Notice, bind_notices, scaffold
-from maadd_worker.outcome import Outcome, boundary_audit, with_warnings
+from maadd_worker.outcome import Outcome, boundary_audit
 from maadd_worker.read.context import IntegritySweep, ReadContext
 from maadd_worker.read.health import BACKUP_TAG_KEY, SWEEP_AT_KEY, SWEEP_FINDINGS_KEY
 from maadd_worker.read.record_cache import RecordCache
 from maadd_worker.read.tools import is_short, read
+from maadd_worker.replies import failure_reply, reply_of
 from maadd_worker.schema.model import ModelRefresh, load_model, refresh_model, stale_files
+from maadd_worker.write.activity import WriteActivity
 from maadd_worker.write.admission import Admission, now_ms
 from maadd_worker.write.answer import (
     bulk_reply,
     event_of,
-    failure_reply,
     replay_reply,
     stored_answer,
     write_reply,
@@ -59,6 +59,7 @@ from maadd_worker.write.context import WriteContext, commit_identity
 from maadd_worker.write.group import Execution, execute_group
 from maadd_worker.write.idempotency import AnswerStore, StoredAnswer
 from maadd_worker.write.instructions import refresh_instructions
+from maadd_worker.write.maintenance import changes_nothing, lists_backups, reload_model
 from maadd_worker.write.planner import RECORD_WRITES, Member, next_group
 from maadd_worker.write.recovery import recover
 from maadd_worker.write.reindex import reindex, reindex_outcome
@@ -68,23 +69,6 @@ INDEX_PATH = "_backend/maad.db"
 _FORGET_AFTER_S = 0.05
 _FORGET_RETRY_S = 1.0
 _CACHE_BYTES = 32 * 1024 * 1024
-_RECENT_WRITES = 200
-_NO_EMBEDDINGS = MappingProxyType(
-    {
-        "enabled": False,
-        "provider": None,
-        "model": None,
-        "dim": None,
-        "vecReady": False,
-        "queueDepth": 0,
-        "embeddedBlocks": 0,
-        "indexedBlocks": 0,
-        "failures": 0,
-    }
-)
-_NO_WATCHER = MappingProxyType(
-    {"enabled": False, "mode": "off", "lastEventAt": None, "pendingEvents": 0, "overflowTotal": 0}
-)
 _encode = msgspec.json.encode
 
 
@@ -95,34 +79,6 @@ class Gate(Protocol):
     def depth(self) -> int:
         """Writes that wait or run."""
         ...
-
-
-class _RunningWrite(msgspec.Struct, frozen=True):
-    """The write that holds the writer thread."""
-
-    op: str
-    started_at: str
-    since: float
-
-    def view(self) -> dict[str, Any]:
-        elapsed_ms = round((time.monotonic() - self.since) * 1000)
-        return {"op": self.op, "startedAt": self.started_at, "elapsedMs": elapsed_ms}
-
-
-class EngineReader:
-    """The connection of one reading thread."""
-
-    __slots__ = ("index",)
-
-    def __init__(self, index: IndexReader) -> None:
-        self.index = index
-
-    def interrupt(self) -> None:
-        """End the read that runs now; called from another thread."""
-        self.index.interrupt()
-
-    def close(self) -> None:
-        self.index.close()
 
 
 class Engine:
@@ -152,9 +108,7 @@ class Engine:
         self._notices: list[Notice] = []
         self._sweeps: deque[IntegritySweep] = deque(maxlen=1)
         self._events: deque[Event] = deque()
-        self._write_times: deque[float] = deque(maxlen=_RECENT_WRITES)
-        self._last_write_at: str | None = None
-        self._current_write: _RunningWrite | None = None
+        self._activity = WriteActivity()
         self._gate: Gate | None = None
         self._wake: Callable[[], None] = _nobody
         self._report_progress: Callable[[CallProgress], None] = _nobody_hears
@@ -238,37 +192,24 @@ class Engine:
 
     # -- reads ---------------------------------------------------------------------------
 
-    def open_reader(self) -> EngineReader:
+    def open_reader(self) -> IndexReader:
         """A reader for one more thread; the caller closes it."""
-        return EngineReader(self._index.reader())
+        return self._index.reader()
 
     def is_short(self, call: Call) -> bool:
         """Whether the read is quick enough for the thread that takes messages."""
         return is_short(call.tool, call.args)
 
-    def read(self, call: Call, reader: EngineReader) -> Reply:
+    def read(self, call: Call, reader: IndexReader) -> Reply:
         """Answer a read; domain failures are answers too."""
-        try:
+
+        def answer() -> Outcome:
             self._refuse_empty(call.tool)
             args = check_arguments(TOOLS[call.tool], call.args)
-            with reader.index.snapshot(), reader.index.deadline(call.deadline_ms / 1000):
-                outcome = read(self._read_context(reader.index), call.tool, args)
-            return _success(call.request_id, outcome)
-        except (MaadError, MaadErrors) as failure:
-            return failure_reply(call.request_id, failure)
-        except apsw.InterruptError:
-            return failure_reply(
-                call.request_id,
-                MaadError(
-                    "REQUEST_TIMEOUT",
-                    f"{call.tool} did not end within {call.deadline_ms} ms",
-                    {"tool": call.tool, "limitMs": call.deadline_ms},
-                ),
-            )
-        except apsw.Error as failure:
-            return failure_reply(
-                call.request_id, MaadError("BACKEND_ERROR", f"the index failed: {failure}")
-            )
+            with reader.snapshot(), reader.deadline(call.deadline_ms / 1000):
+                return read(self._read_context(reader), call.tool, args)
+
+        return reply_of(call, answer)
 
     def _read_context(self, reader: IndexReader) -> ReadContext:
         return ReadContext(
@@ -324,19 +265,18 @@ class Engine:
                 waiting.popleft()
                 deliver(failure_reply(call.request_id, refusal))
             elif call.tool in RECORD_WRITES:
-                self._current_write = _RunningWrite(call.tool, _now(), time.monotonic())
+                self._activity.begin(call.tool)
                 self._write_records(waiting, gate, deliver)
             elif call.tool in BULK_WRITES:
                 waiting.popleft()
-                self._current_write = _RunningWrite(call.tool, _now(), time.monotonic())
+                self._activity.begin(call.tool)
                 self._write_bulk(call, gate, deliver)
             else:
                 waiting.popleft()
-                self._current_write = _RunningWrite(call.tool, _now(), time.monotonic())
+                self._activity.begin(call.tool)
                 if gate.admit(call.request_id):
                     deliver(self._maintain(call))
-            if self._current_write is not None:
-                self._note_write(self._current_write.since)
+            self._activity.end()
 
     def _refusal(self, call: Call) -> MaadError | None:
         try:
@@ -345,7 +285,7 @@ class Engine:
                 check_refresh(Role(call.role), self._config.project, read_only=self.read_only)
         except MaadError as failure:
             return failure
-        if self.read_only and not _changes_nothing(call):
+        if self.read_only and not changes_nothing(call):
             return MaadError(
                 "PROJECT_READ_ONLY",
                 "this project is served in history mode read; nothing can be written",
@@ -430,36 +370,42 @@ class Engine:
 
     def _maintain(self, call: Call) -> Reply:
         """Writes that concern the whole project."""
-        if call.dry_run and not _lists_backups(call):
+        if call.dry_run and not lists_backups(call):
             return Reply(call.request_id, ok=True, body=b"")
-        try:
-            args: Any = check_arguments(TOOLS[call.tool], call.args)
-            if call.tool == "maad_flush":
-                return _success(call.request_id, self._flush())
-            if call.tool == "maad_backup":
-                return _success(call.request_id, self._backup(args))
-            if call.tool == "maad_reload":
-                return _success(call.request_id, self._reload())
-            if call.tool == "maad_instructions":
-                return _success(call.request_id, self._refresh_instructions(call, args))
-            self._refresh_model()
-            report = reindex(
-                self._write_context(),
-                args,
-                self._progress_of(call),
-                unread=self.index_empty is not None,
-            )
-            if self.index_empty is not None and report.indexed and not report.errors:
-                self.index_empty = None
-            broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
-            report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
-            return _success(call.request_id, reindex_outcome(report, args))
-        except (MaadError, MaadErrors) as failure:
-            return failure_reply(call.request_id, failure)
-        except apsw.Error as failure:
-            return failure_reply(
-                call.request_id, MaadError("BACKEND_ERROR", f"the index failed: {failure}")
-            )
+        return reply_of(call, lambda: self._maintenance(call))
+
+    def _maintenance(self, call: Call) -> Outcome:
+        args: Any = check_arguments(TOOLS[call.tool], call.args)
+        match call.tool:
+            case "maad_flush":
+                report = self._history.flush()
+                return Outcome(report, audit=boundary_audit(report.sha) if report.sha else None)
+            case "maad_backup":
+                return self._backup(args)
+            case "maad_reload":
+                model, outcome = reload_model(
+                    self._root, self._model.model, self._index.writer(), self._history
+                )
+                self._model = ModelRefresh(model, {})
+                return outcome
+            case "maad_instructions":
+                return self._refresh_instructions(call, args)
+            case _:
+                return self._reindex(call, args)
+
+    def _reindex(self, call: Call, args: ReindexArgs) -> Outcome:
+        self._refresh_model()
+        report = reindex(
+            self._write_context(),
+            args,
+            self._progress_of(call),
+            unread=self.index_empty is not None,
+        )
+        if self.index_empty is not None and report.indexed and not report.errors:
+            self.index_empty = None
+        broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
+        report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
+        return reindex_outcome(report, args)
 
     def _progress_of(self, call: Call) -> Callable[[PassProgress], None] | None:
         """What tells the front how far the pass of a call is, if anybody wants to know."""
@@ -468,10 +414,6 @@ class Engine:
         return lambda done: self._report_progress(
             CallProgress(call.request_id, done.scanned, text=done.text)
         )
-
-    def _flush(self) -> Outcome:
-        report = self._history.flush()
-        return Outcome(report, audit=boundary_audit(report.sha) if report.sha else None)
 
     def _backup(self, args: BackupArgs) -> Outcome:
         types = self._model.model.registry.types.values()
@@ -492,36 +434,6 @@ class Engine:
             self._root, self._instructions, self._history, identity, self._settings.fsync
         )
         return refresh_instructions(context, args, self._config.history.effective_mode)
-
-    def _reload(self) -> Outcome:
-        """Read registry and schemas anew; what does not load leaves everything as it was."""
-        before = self._model.model
-        after = load_model(self._root)
-        self._model = ModelRefresh(after, {})
-        with contextlib.suppress(MaadError):  # what stays pending stands in health
-            self._history.flush("recovery")
-        old, new = set(before.registry.types), set(after.registry.types)
-        plans = self._index.writer().type_plans(after)
-        connection = self._index.writer().connection
-        states = {
-            name: read_type_state(connection, name, plans.fingerprint(name))
-            for name in after.registry.types
-        }
-        stale = [name for name, state in states.items() if state.current != state.documents]
-        return Outcome(
-            {
-                "reloaded": True,
-                "registeredTypes": len(new),
-                "typesAdded": sorted(new - old),
-                "typesRemoved": sorted(old - new),
-                "schemasChanged": sorted(
-                    ref
-                    for ref, schema in after.schemas.items()
-                    if before.schemas.get(ref) != schema
-                ),
-                "indexStaleTypes": stale,
-            }
-        )
 
     def _refresh_model(self) -> None:
         """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
@@ -565,11 +477,6 @@ class Engine:
         event = event_of(done)
         if event is not None and outcome.failure is None:
             self._events.append(event)
-
-    def _note_write(self, started: float) -> None:
-        self._write_times.append(time.monotonic() - started)
-        self._last_write_at = _now()
-        self._current_write = None
 
     # -- between calls -------------------------------------------------------------------
 
@@ -633,8 +540,6 @@ class Engine:
 
     def health(self) -> dict[str, Any]:
         """The engine's part of `maad_health` (spec 03 §6.3)."""
-        current = self._current_write
-        times = sorted(self._write_times)
         report: dict[str, Any] = {
             "projectRoot": self._root.path,
             "initialized": not self._closed,
@@ -642,21 +547,13 @@ class Engine:
             "recoveryActions": self.recovery_actions,
             "registeredTypes": len(self._model.model.registry.types),
             "writeQueueDepth": 0 if self._gate is None else self._gate.depth(),
-            "lastWriteOp": None if current is None else current.view(),
-            "lastWriteAt": self._last_write_at,
-            "writeLatencyMs": {"p50": _quantile(times, 0.5), "p95": _quantile(times, 0.95)},
-            "diskHeadroomMb": _free_mb(self._root.path),
-            "embeddings": dict(_NO_EMBEDDINGS),
-            "watcher": dict(_NO_WATCHER),
+            "diskHeadroomMb": free_mb(self._root.path),
+            "embeddings": dict(NO_EMBEDDINGS),
+            "watcher": dict(NO_WATCHER),
             "jobs": [],
         }
-        report |= self._history.health()
-        advisories = [msgspec.to_builtins(one) for one in self._model.model.advisories]
-        for name, errors in self._model.refused.items():
-            advisories += [
-                {"code": error.code, "message": error.message, "type": name} for error in errors
-            ]
-        report["advisories"] = advisories + report.get("advisories", [])
+        report |= self._activity.health() | self._history.health()
+        report["advisories"] = model_advisories(self._model) + report.get("advisories", [])
         return report
 
     def close(self) -> bool:
@@ -674,47 +571,9 @@ class Engine:
         return clean
 
 
-def _success(request_id: str, outcome: Outcome) -> Reply:
-    return Reply(
-        request_id,
-        ok=True,
-        body=_encode(outcome.data),
-        meta=with_warnings(outcome.meta, outcome.warnings),
-        rows=outcome.rows,
-        audit=outcome.audit,
-    )
-
-
-def _changes_nothing(call: Call) -> bool:
-    """Whether a write-kind call is harmless by its arguments, so that mode `read` serves it."""
-    return call.tool == "maad_flush" or _lists_backups(call)
-
-
-def _lists_backups(call: Call) -> bool:
-    return call.tool == "maad_backup" and call.args.get("mode") == "list"
-
-
 def _nobody() -> None:
     """Nobody waits for a wake-up: an engine without a worker process settles by itself."""
 
 
 def _nobody_hears(_progress: CallProgress) -> None:
     """Nobody follows the calls of an engine without a worker process."""
-
-
-def _now() -> str:
-    return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _quantile(ordered: Sequence[float], share: float) -> float | None:
-    if not ordered:
-        return None
-    return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1000, 3)
-
-
-def _free_mb(path: str) -> int | None:
-    try:
-        free = os.statvfs(path)
-    except OSError:
-        return None
-    return free.f_bavail * free.f_frsize // (1024 * 1024)

@@ -18,15 +18,6 @@ from maadd_worker.write.idempotency import StoredAnswer
 _encode = msgspec.json.encode
 
 
-def failure_reply(request_id: str, failure: MaadError | MaadErrors) -> Reply:
-    """The answer of a call that failed."""
-    errors = errors_of(failure)
-    return Reply(
-        request_id, ok=False, body=_encode([error.wire() for error in errors]),
-        error_code=errors[0].code,
-    )  # fmt: skip
-
-
 def write_reply(
     call: Call, done: Execution, history: HistoryOutcome, pending_writes: int, mode: str
 ) -> Reply:

@@ -17,8 +17,9 @@ from maadd.protocol.messages import Call, Reply
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import TOOLS
 from maadd.protocol.validation import check_arguments
+from maadd_worker.replies import failure_reply
 from maadd_worker.write.admission import Admission, scope_of
-from maadd_worker.write.answer import dry_run_reply, failure_reply, unplanned_dry_run
+from maadd_worker.write.answer import dry_run_reply, unplanned_dry_run
 from maadd_worker.write.context import Plan, commit_identity
 from maadd_worker.write.create import plan_create
 from maadd_worker.write.delete import plan_delete

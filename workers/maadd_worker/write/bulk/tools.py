@@ -23,8 +23,9 @@ from maadd.protocol.tools import TOOLS
 from maadd.protocol.validation import check_arguments
 from maadd_worker.disk.journal import Journal
 from maadd_worker.outcome import Outcome, with_warnings
+from maadd_worker.replies import failure_reply
 from maadd_worker.write.admission import Admission, scope_of
-from maadd_worker.write.answer import failure_reply, unplanned_dry_run
+from maadd_worker.write.answer import unplanned_dry_run
 from maadd_worker.write.bulk.cleanup import is_confirmed
 from maadd_worker.write.bulk.records import bulk_create, bulk_update, rehearse
 from maadd_worker.write.bulk.removals import bulk_delete, delete_where, purge_soft_deleted

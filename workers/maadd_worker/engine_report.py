@@ -1,0 +1,49 @@
+"""Parts of the engine's report in `maad_health` (spec 03 §6.3)."""
+
+from __future__ import annotations
+
+import os
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from maadd_worker.schema.model import ModelRefresh
+
+NO_EMBEDDINGS = MappingProxyType(
+    {
+        "enabled": False,
+        "provider": None,
+        "model": None,
+        "dim": None,
+        "vecReady": False,
+        "queueDepth": 0,
+        "embeddedBlocks": 0,
+        "indexedBlocks": 0,
+        "failures": 0,
+    }
+)
+"""An engine without search by meaning."""
+NO_WATCHER = MappingProxyType(
+    {"enabled": False, "mode": "off", "lastEventAt": None, "pendingEvents": 0, "overflowTotal": 0}
+)
+"""An engine that does not watch its files."""
+
+
+def model_advisories(refresh: ModelRefresh) -> list[dict[str, Any]]:
+    """What loading the model had to say, and the types that are refused since an edit."""
+    advisories = [msgspec.to_builtins(one) for one in refresh.model.advisories]
+    for name, errors in refresh.refused.items():
+        advisories += [
+            {"code": error.code, "message": error.message, "type": name} for error in errors
+        ]
+    return advisories
+
+
+def free_mb(path: str) -> int | None:
+    """Free space for this user on the disk of a folder; None when it cannot be told."""
+    try:
+        free = os.statvfs(path)
+    except OSError:
+        return None
+    return free.f_bavail * free.f_frsize // (1024 * 1024)
