@@ -243,8 +243,8 @@ def library_logging() -> Iterator[None]:
 @pytest.mark.usefixtures("library_logging")
 def test_what_libraries_log_goes_the_same_way_from_warning_on(log_file: LogFile) -> None:
     capture_library_logs(open_ops_log(descriptor=log_file.descriptor))
-    logging.getLogger("uvicorn.access").info("GET /mcp")
-    logging.getLogger("uvicorn.error").warning("slow %s", TOKEN)
+    logging.getLogger("library.access").info("GET /mcp")
+    logging.getLogger("library.server").warning("slow %s", TOKEN)
     logging.getLogger("mcp.server").error("invalid request\ninput_value={'body': 'private'}")
     logging.getLogger("asyncio").critical("bad format %d", "x")
     try:
@@ -254,7 +254,7 @@ def test_what_libraries_log_goes_the_same_way_from_warning_on(log_file: LogFile)
     warnings.warn("old call", DeprecationWarning, stacklevel=1)
     shown = [(line["level"], line["category"], line["msg"]) for line in log_file.lines()[:4]]
     assert shown == [
-        (40, "uvicorn.error", "slow maad_pat_[redacted]"),
+        (40, "library.server", "slow maad_pat_[redacted]"),
         (50, "mcp.server", "invalid request"),
         (60, "asyncio", "bad format %d"),
         (50, "asyncio", "task failed"),
