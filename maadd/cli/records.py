@@ -17,6 +17,7 @@ from maadd.cli.output import (
     warn,
 )
 from maadd.cli.targets import project_and_settings, target_options
+from maadd.cli.toolcall import call_tool, given
 from maadd.protocol.errors import MaadErrors
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def get_command(doc_id: str, depth: str, block: str | None) -> None:
     if block is not None and depth != "warm":
         raise click.UsageError("a section is read at depth warm: maad get ID warm BLOCK")
     args = {"docId": doc_id, "depth": depth} | ({} if block is None else {"block": block})
-    print_json(_call("maad_get", args))
+    print_json(call_tool("maad_get", args))
 
 
 @click.command("query")
@@ -116,7 +117,7 @@ def create_command(
         "body": body,
         "docId": doc_id,
     }
-    print_json(_call("maad_create", _given(args), index_first=True))
+    print_json(call_tool("maad_create", given(args), index_first=True))
 
 
 @click.command("update")
@@ -152,26 +153,7 @@ def update_command(
         "appendBody": append,
         "expectedVersion": expected_version,
     }
-    print_json(_call("maad_update", _given(args), index_first=True))
-
-
-def _given(args: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in args.items() if value is not None}
-
-
-def _call(tool: str, args: dict[str, Any], *, index_first: bool = False) -> Any:
-    """One call on the project of this run; `index_first` takes over edits made by hand."""
-    root, settings = project_and_settings()
-    from maadd.cli.oneshot import open_project
-
-    try:
-        with open_project(root, settings, warn=warn) as project:
-            if index_first:
-                for error in project.call("maad_reindex", {})["errors"]:
-                    warn(f"not indexed: {error['code']}: {error['message']}")
-            return project.call(tool, args)
-    except MaadErrors as failure:
-        fail(failure)
+    print_json(call_tool("maad_update", given(args), index_first=True))
 
 
 def _usual_columns(project: OneShot, doc_type: str) -> list[str]:

@@ -59,7 +59,7 @@ def test_every_shell_gets_a_completion_script(maad_here: Any, shell: str) -> Non
 
 def test_a_shell_that_asks_gets_commands_and_flags(maad: Any) -> None:
     ask = {"_MAAD_COMPLETE": "bash_complete"}
-    commands = maad(env=ask | {"COMP_WORDS": "maad re", "COMP_CWORD": "1"})
+    commands = maad(env=ask | {"COMP_WORDS": "maad rei", "COMP_CWORD": "1"})
     flags = maad(env=ask | {"COMP_WORDS": "maad reindex --f", "COMP_CWORD": "2"})
     assert commands.out.split() == ["plain,reindex"]
     assert flags.out.split() == ["plain,--force"]
