@@ -114,7 +114,7 @@ async def test_a_read_out_of_time_is_interrupted_and_keeps_its_slot_until_it_end
         try:
             [error] = json.loads((await work).body)
         except MaadError as failure:
-            error = failure.wire()
+            error = msgspec.to_builtins(failure.wire())
         assert error["code"] == "REQUEST_TIMEOUT"
         assert error["details"] == {"tool": "wait", "limitMs": 50}
         await until(lambda: ended)
@@ -344,7 +344,7 @@ async def test_on_end_is_called_when_nothing_was_ever_sent(open_bench: OpenBench
         assert ended == [1]
 
 
-async def test_descriptors_stay_constant_over_a_thousand_calls(open_bench: OpenBench) -> None:
+async def test_descriptors_do_not_grow_with_the_calls(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         project = bench.project()
 
@@ -352,10 +352,16 @@ async def test_descriptors_stay_constant_over_a_thousand_calls(open_bench: OpenB
             reply = await bench.read(project, "descriptors")
             return len(os.listdir("/proc/self/fd")), json.loads(reply.body)
 
+        async def work(rounds: int) -> None:
+            for n in range(rounds):
+                await asyncio.gather(
+                    *(bench.read(project, ("echo", "slow_echo")[n % 2]) for _ in range(100))
+                )
+                await bench.write(project, "put")
+
+        await work(2)
         before = await descriptors()
-        for n in range(10):
-            await asyncio.gather(
-                *(bench.read(project, ("echo", "slow_echo")[n % 2]) for _ in range(100))
-            )
-        await bench.write(project, "put")
-        assert await descriptors() == before
+        await work(10)
+        after = await descriptors()
+        # One may be open for the moment of the count; a leak would show in every round.
+        assert all(new <= old + 2 for new, old in zip(after, before, strict=True))
