@@ -31,6 +31,8 @@ from benchmarks.daemon import BIN, Daemon, free_port, init_repository, serve
 from benchmarks.driver import Connection, Load, call_body, open_session, run_load
 
 CLIENTS = 8
+_QUIET_S = 1.0
+"""After a reindex: the worker writes the log of the index back."""
 _INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -82,10 +84,14 @@ def measure(work: Path, records: int, seconds: float) -> dict[str, Any]:
 async def _over_http(daemon: Daemon, records: int, seconds: float) -> dict[str, Any]:
     sessions = [await open_session(daemon.port, daemon.token, "bench") for _ in range(CLIENTS)]
     inspections = records - max(1, records // 50) - max(1, records // 25)
+    # The first call of a project starts its worker, which is not what is measured here.
+    await sessions[0].post(call_body("maad_health", {}))
     results: dict[str, Any] = {
-        "reindex_per_s": await _reindex_rate(sessions[0], records, force=False),
-        "reindex_forced_per_s": await _reindex_rate(sessions[0], records, force=True),
+        "reindex_per_s": await _reindex_rate(sessions[0], records, force=False)
     }
+    await asyncio.sleep(_QUIET_S)
+    results["reindex_forced_per_s"] = await _reindex_rate(sessions[0], records, force=True)
+    await asyncio.sleep(_QUIET_S)
     hot = await _run(sessions, "maad_get", lambda n: {"docId": f"ins-{n % inspections:06d}"}, 1.0)
     sample = await sessions[0].post(call_body("maad_get", {"docId": "ins-000001"}))
     bare_port = free_port()

@@ -203,3 +203,16 @@ def test_a_killed_forced_pass_leaves_every_record_readable(project):
     assert state(project) == before
     report = project.run()
     assert (report.indexed, report.skipped) == (0, RECORDS)
+
+
+def test_the_log_of_a_load_is_written_back_afterwards(project):
+    fill(project)
+    load_all(project)
+    assert project.writer.log_held
+    project.writer.write_log_back()
+    pages, written_back = project.writer.connection.wal_checkpoint()
+    assert pages == written_back > 0
+    assert not project.writer.log_held
+    assert project.writer.connection.pragma("wal_autocheckpoint") == 1000
+    load_all(project)
+    assert not project.writer.log_held

@@ -66,6 +66,7 @@ from maadd_worker.write.reindex import reindex, reindex_outcome
 
 INDEX_PATH = "_backend/maad.db"
 
+_AFTER_LOAD_S = 0.05
 _FORGET_AFTER_S = 0.05
 _FORGET_RETRY_S = 1.0
 _CACHE_BYTES = 32 * 1024 * 1024
@@ -489,6 +490,11 @@ class Engine:
             self._inspected = True
             types = self._model.model.registry.types.values()
             self._history.inspect_worktree([entry.path for entry in types])
+        if not self.read_only and self._index.writer().log_held:
+            if idle:
+                self._index.writer().write_log_back()
+            else:
+                wait = _AFTER_LOAD_S if wait is None else min(wait, _AFTER_LOAD_S)
         if self._must_forget:
             retry = self._forget_deleted(idle)
             wait = retry if wait is None or (retry is not None and retry < wait) else wait

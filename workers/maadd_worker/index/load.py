@@ -16,7 +16,8 @@ from maadd_worker.index.writer import LOADING_KEY, IndexWriter
 
 _LOG_PAGES = 16_384
 """Pages of 4 KiB in the log before they are written back; with a thousand, as otherwise, every
-chunk would be written twice."""
+chunk would be written twice. What is in the log at the end is left to a quiet moment
+(`write_log_back`)."""
 
 
 @contextmanager
@@ -30,7 +31,8 @@ def load(writer: IndexWriter) -> Iterator[None]:
         for name in CHILD_INDEXES:
             writer.connection.execute(f"DROP INDEX IF EXISTS {name}")
     writer.loading = True
-    with _pragma(writer, "foreign_keys", False), _pragma(writer, "wal_autocheckpoint", _LOG_PAGES):
+    writer.hold_log(_LOG_PAGES)
+    with _pragma(writer, "foreign_keys", False):
         try:
             yield
         finally:

@@ -43,6 +43,10 @@ KEPT_DELETIONS = 10_000
 """Logged deletions that a trim leaves."""
 
 
+_LOG_PAGES = 1000
+"""The default of SQLite."""
+
+
 class _Stamps(msgspec.Struct, frozen=True):
     version: int
     updated_at: str
@@ -66,13 +70,14 @@ class IndexWriter:
     SQLite failures come as apsw.Error and leave the transaction to its owner. `last_seq` is the
     highest change number given out; `carrying` tells that an older index has handed over
     versions and times which records have not claimed yet; `loading` that a load (`load.py`) is
-    not finished.
+    not finished; `log_held` that the log may be long (`hold_log`).
     """
 
     def __init__(self, connection: apsw.Connection, clock: Clock) -> None:
         self.connection = connection
         self._clock = clock
         self.loading = read_meta(connection, LOADING_KEY) is not None
+        self.log_held = False
         self._deltas = CounterDeltas()
         self._plans: TypePlans | None = None
         last: Any = connection.execute(_LAST_NUMBERS).fetchone()
@@ -104,6 +109,17 @@ class IndexWriter:
     def meta_get(self, key: str) -> str | None:
         """A value of `engine_meta`."""
         return read_meta(self.connection, key)
+
+    def hold_log(self, pages: int) -> None:
+        """Let the log grow to so many pages before a commit writes it back."""
+        self.connection.pragma("wal_autocheckpoint", pages)
+        self.log_held = True
+
+    def write_log_back(self) -> None:
+        """Copy what readers let go of from the log into the file, and hold it no longer."""
+        self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        self.connection.pragma("wal_autocheckpoint", _LOG_PAGES)
+        self.log_held = False
 
     def meta_set(self, key: str, value: str | None) -> None:
         """Set a value of `engine_meta`; None removes it."""
