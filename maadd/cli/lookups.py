@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from maadd.cli.output import accept_json, json_option, print_json, print_table, wants_json
+from maadd.cli.output import (
+    accept_json,
+    cell_text,
+    json_option,
+    print_json,
+    print_table,
+    wants_json,
+)
 from maadd.cli.targets import target_options
 from maadd.cli.toolcall import call_tool, given
 
@@ -173,10 +180,6 @@ def _print_list(rows: Sequence[dict[str, Any]], columns: Sequence[str], *, as_js
     if wants_json(as_json):
         print_json(rows)
     elif rows:
-        print_table(columns, ([_cell(row.get(name)) for name in columns] for row in rows))
+        print_table(columns, ([cell_text(row.get(name)) for name in columns] for row in rows))
     else:
         click.echo("none")
-
-
-def _cell(value: Any) -> str:
-    return "" if value is None else str(value)

@@ -60,6 +60,13 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def cell_text(value: Any) -> str:
+    """A value in a table; lists with commas, nothing for what is absent."""
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value)
+    return "" if value is None else str(value)
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A table for people."""
     from rich.console import Console

@@ -9,6 +9,7 @@ import click
 from maadd.cli.fields import parse_fields, parse_filters
 from maadd.cli.output import (
     accept_json,
+    cell_text,
     fail,
     json_option,
     print_json,
@@ -172,16 +173,10 @@ def _print_rows(data: dict[str, Any], columns: list[str], offset: int) -> None:
         print_table(
             ("id", *columns),
             (
-                (row["docId"], *(_cell(row.get("fields", {}).get(name)) for name in columns))
+                (row["docId"], *(cell_text(row.get("fields", {}).get(name)) for name in columns))
                 for row in rows
             ),
         )
         click.echo(f"\n{offset + 1} to {offset + len(rows)} of {data['total']}")
     else:
         click.echo(f"none of {data['total']}")
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(str(item) for item in value)
-    return "" if value is None else str(value)
