@@ -35,6 +35,7 @@ from maadd_worker.index.empty_guard import index_state, unindexed_files
 from maadd_worker.index.pass_report import PassProgress
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index, IndexReader
+from maadd_worker.index.writer import FIRST_PASS_KEY
 from maadd_worker.instructions.files import InstructionFiles
 from maadd_worker.instructions.refresh import RefreshContext, check_refresh
 from maadd_worker.instructions.scaffold import Notice, bind_notices, scaffold
@@ -163,8 +164,9 @@ class Engine:
         model = self._model.model
         with contextlib.closing(self._index.reader()) as reader:
             self.index_empty = unindexed_files(reader, model, self._root)
-            if self.index_empty is None and self._index.created:
-                # Recovery may have put a few records into an index that is new otherwise.
+            begun = self._index.created or reader.meta_get(FIRST_PASS_KEY) is not None
+            if self.index_empty is None and begun:
+                # A few records may be there: from recovery, or from a first pass cut short.
                 state = index_state(reader, model, self._root)
                 self.index_empty = state.files if state.files > state.documents else None
         if self.index_empty is not None and self._settings.boot_reindex and not self.read_only:
@@ -402,7 +404,7 @@ class Engine:
             self._progress_of(call),
             unread=self.index_empty is not None,
         )
-        if self.index_empty is not None and report.indexed and not report.errors:
+        if self.index_empty is not None and report.indexed + report.skipped and not report.errors:
             self.index_empty = None
         broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
         report = msgspec.structs.replace(report, errors=(*broken, *report.errors))

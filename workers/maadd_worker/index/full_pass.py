@@ -30,7 +30,7 @@ from maadd_worker.index.prepare import COLLECTION_THRESHOLD, FileTask, Limits, P
 from maadd_worker.index.rebuilt import finish_rebuild
 from maadd_worker.index.sweep import SweepResult, TypeWalk, judge_walk, sweep, walk_warning
 from maadd_worker.index.tombstone_files import register_tombstones
-from maadd_worker.index.writer import IndexWriter
+from maadd_worker.index.writer import FIRST_PASS_KEY, IndexWriter
 from maadd_worker.schema.fingerprint import index_fingerprint
 from maadd_worker.schema.model import Model
 from maadd_worker.schema.registry import TypeEntry
@@ -149,6 +149,9 @@ class _Pass:
     def run(self, prune: bool, unread: bool) -> ReindexReport:
         dirty = self._dirty_types()
         last_seq = self._writer.last_seq
+        if unread:
+            with self._writer.transaction():
+                self._writer.meta_set(FIRST_PASS_KEY, "1")
         with ExitStack() as loading, closing(self._pipeline):
             walks = [
                 self._index_type(entry, loading if unread else None)
@@ -327,6 +330,8 @@ class _Pass:
         broken = {walk.entry.name for walk in walks if walk.state == "broken"}
         with self._writer.transaction():
             self._writer.trim_deletions()
+            if self._writer.meta_get(FIRST_PASS_KEY) is not None:
+                self._writer.meta_set(FIRST_PASS_KEY, None)
             for name in self._model.registry.types:
                 for key, value in self._keys(name).items():
                     clean = name not in self._failed_types and name not in broken

@@ -39,6 +39,9 @@ Clock = Callable[[], dt.datetime]
 LOADING_KEY = "loading"
 """`engine_meta`: present from the start of a load to its end."""
 
+FIRST_PASS_KEY = "first_pass"
+"""`engine_meta`: present until the first pass over the files has come to its end."""
+
 KEPT_DELETIONS = 10_000
 """Logged deletions that a trim leaves."""
 
