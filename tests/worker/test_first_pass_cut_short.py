@@ -1,4 +1,4 @@
-"""A first reindex that is cut short never passes for a whole index (spec 01 §14.6)."""
+"""When a new index is whole enough to be served (spec 01 §14.6)."""
 
 from __future__ import annotations
 
@@ -53,6 +53,21 @@ def test_half_an_index_is_refused_until_the_reindex_has_ended(
     project.close()
     reopen(project)
     assert project.ok("maad_query", docType="ship")["total"] == 5
+
+
+def test_one_broken_file_does_not_keep_the_others_from_being_served(open_project: Any) -> None:
+    project = open_project()
+    for name in ("Ada", "Bo"):
+        project.ok("maad_create", docType="ship", fields={"name": name})
+    project.close()
+    for path in (project.root / "_backend").glob("maad.db*"):
+        path.unlink()
+    (project.root / "ships/broken.md").write_text("---\ndoc_id: [\n---\n")
+    reopen(project)
+    project.ok("maad_reindex", path="ships/shp-ada.md")
+    assert project.error("maad_summary")["code"] == "INDEX_EMPTY"
+    assert [error["code"] for error in project.ok("maad_reindex")["errors"]] == ["PARSE_ERROR"]
+    assert project.ok("maad_query", docType="ship")["total"] == 2
 
 
 def reopen(project: Any) -> None:

@@ -404,7 +404,9 @@ class Engine:
             self._progress_of(call),
             unread=self.index_empty is not None,
         )
-        if self.index_empty is not None and report.indexed + report.skipped and not report.errors:
+        whole = args.doc_id is None and args.doc_type is None and args.path is None
+        if whole and report.indexed + report.skipped:
+            # What could not be indexed is in the report; the rest is served.
             self.index_empty = None
         broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
         report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
