@@ -39,7 +39,7 @@ def code(caught: pytest.ExceptionInfo[MaadError]) -> str:
 
 
 def load(path: Path, **options: object) -> TokenRegistry:
-    return TokenRegistry.load(str(path), **options)  # type: ignore[arg-type]
+    return TokenRegistry.load(str(path), **options)
 
 
 def test_an_absent_file_is_an_empty_registry(tokens_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_content_decides(
     project: Path, files: InstructionFiles, content: bytes, state: str, engine: str | None
 ) -> None:
     (project / GUIDE).write_bytes(content)
-    assert status(files) == FileStatus("import-guide", GUIDE, state, engine)  # type: ignore[arg-type]
+    assert status(files) == FileStatus("import-guide", GUIDE, state, engine)
 
 
 def test_the_version_in_the_stamp_does_not_matter(project: Path, files: InstructionFiles) -> None:

@@ -115,7 +115,7 @@ def test_some_lines_repeat_their_name_in_event(log_file: LogFile) -> None:
 )
 def test_engine_lines(log_file: LogFile, severity: str, number: int) -> None:
     log = open_ops_log(descriptor=log_file.descriptor)
-    log_engine(log, severity, "engine", "write_slow", "a slow write", op="create", elapsedMs=700)  # type: ignore[arg-type]
+    log_engine(log, severity, "engine", "write_slow", "a slow write", op="create", elapsedMs=700)
     (line,) = log_file.lines()
     shown = {key: line[key] for key in ("level", "msg", "event", "category", "operation", "op")}
     assert shown == {
@@ -260,7 +260,7 @@ def test_what_libraries_log_goes_the_same_way_from_warning_on(log_file: LogFile)
         (50, "asyncio", "task failed"),
     ]
     assert all(line["event"] == "library" for line in log_file.lines())
-    assert log_file.lines()[3]["err"]["type"] == "KeyError"  # type: ignore[index]
+    assert log_file.lines()[3]["err"]["type"] == "KeyError"
     assert log_file.lines()[4]["category"] == "py.warnings"
     assert "private" not in log_file.text()
 

@@ -112,7 +112,7 @@ class Bench:
             limiter=self.limiter,
             heavy=self.heavy,
             measure_memory=lambda project: self.free,
-            pool=self.worker,  # type: ignore[arg-type]
+            pool=self.worker,
             engineless=self.engineless,
             merge_health=lambda caller, project, body: body or b"{}",
             log=log,

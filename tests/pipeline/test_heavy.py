@@ -26,7 +26,7 @@ class Bench:
             "breaker_cooldown_ms": 5000,
             **changes,
         }
-        self.guard = HeavyGuard(HeavyLimits(**limits), lambda: self.now)  # type: ignore[arg-type]
+        self.guard = HeavyGuard(HeavyLimits(**limits), lambda: self.now)
 
     def admit(self, free: FreeMemory) -> dict[str, object] | None:
         """The details of the refusal, None when the call may go on."""
@@ -77,7 +77,7 @@ def test_free_memory_below_the_floor_is_refused(
 
 def test_the_third_shed_in_a_row_opens_the_breaker() -> None:
     bench = Bench()
-    assert [bench.admit(TIGHT)["reason"] for _ in range(3)] == ["free_heap"] * 3  # type: ignore[index]
+    assert [bench.admit(TIGHT)["reason"] for _ in range(3)] == ["free_heap"] * 3
     assert bench.guard.snapshot().breaker_open
     bench.now += 1.25
     assert bench.admit(PLENTY) == {"reason": "breaker_open", "retryAfterMs": 3750}
@@ -94,7 +94,7 @@ def test_after_the_cooldown_the_count_begins_anew() -> None:
         bench.admit(TIGHT)
     bench.now += 5
     for _ in range(2):
-        assert bench.admit(TIGHT)["reason"] == "free_heap"  # type: ignore[index]
+        assert bench.admit(TIGHT)["reason"] == "free_heap"
     assert not bench.guard.snapshot().breaker_open
 
 
@@ -109,7 +109,7 @@ def test_a_healthy_sample_ends_the_streak() -> None:
 def test_without_a_threshold_the_breaker_stays_closed() -> None:
     bench = Bench(breaker_threshold=0)
     for _ in range(10):
-        assert bench.admit(TIGHT)["reason"] == "free_heap"  # type: ignore[index]
+        assert bench.admit(TIGHT)["reason"] == "free_heap"
     assert bench.guard.snapshot().breaker_tripped_total == 0
 
 
