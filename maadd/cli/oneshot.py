@@ -81,6 +81,12 @@ class _NobodyElse:
     def admit(self, request_id: str) -> bool:
         return True
 
+    def wanted(self, request_id: str) -> bool:
+        return True
+
+    def permit(self, request_id: str) -> WireError | None:
+        return None
+
     def depth(self) -> int:
         return 0
 

@@ -149,7 +149,7 @@ class Front:
         settings, state = self._settings, self._state
         counts = SessionCounts()
         limiter = Limiter(self._limit_settings(), time.monotonic)
-        sessions = self._make_sessions(counts, limiter)
+        sessions = self._make_sessions(counts, limiter, pool)
         self._changes = ChangeNotifier(state, sessions, self._live_token)
         self._follower = self._make_follower(sessions)
         reloader = self._reloader = Reloader(
@@ -192,6 +192,7 @@ class Front:
             measure_memory=lambda project: self._free_memory(pool, project),
             pool=pool,
             engineless=_SESSION_TOOLS | self._instance_tools(sessions, reloader),
+            tokens=self._tokens,
             merge_health=health.merge,
             log=self._log,
             audit=self._write_audit,
@@ -313,7 +314,9 @@ class Front:
         await http.close()
         return code
 
-    def _make_sessions(self, counts: SessionCounts, limiter: Limiter) -> SessionTable:
+    def _make_sessions(
+        self, counts: SessionCounts, limiter: Limiter, pool: WorkerPool
+    ) -> SessionTable:
         settings = self._settings
         limits = SessionLimits(
             settings.session_max, settings.session_max_per_token, settings.session_idle_ms / 1000
@@ -336,6 +339,7 @@ class Front:
             if not session.permanent:
                 counts.closed(time.time())
             limiter.forget_session(session.id)
+            pool.session_ended(session.id)
             self._audit.write(
                 "session_close",
                 session_id=session.id,

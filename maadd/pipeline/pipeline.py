@@ -17,22 +17,26 @@ from structlog.typing import FilteringBoundLogger
 
 from maadd.auth.caps import ceiling
 from maadd.auth.record import TokenRecord
+from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
 from maadd.ops.logs import log_engine
 from maadd.pipeline import envelope
-from maadd.pipeline.budget import check_budget
+from maadd.pipeline.budget import check_budget, contract_budget
 from maadd.pipeline.dispatch import Dispatcher, MeasureMemory, account_of, is_replay
 from maadd.pipeline.envelope import CallResult, FrontAnswer
 from maadd.pipeline.front_tools import EnginelessHandler, FrontTools
 from maadd.pipeline.heavy import HeavyGuard
 from maadd.pipeline.limits import Limiter
 from maadd.pipeline.progress import ProgressRelay, ReportProgress
+from maadd.pipeline.strict import LiveAccess
 from maadd.pool.pool import WorkerPool
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, errors_of
 from maadd.protocol.log_projection import project_arguments
-from maadd.protocol.messages import Call, Identity, Reply
+from maadd.protocol.messages import Call, Identity, Reply, ResultBudget
 from maadd.protocol.roles import Role
+from maadd.protocol.size import success_text
+from maadd.protocol.strict_json import parse_json
 from maadd.protocol.tools import TOOLS, ToolKind, ToolSpec
 from maadd.protocol.validation import check_arguments, unknown_tool_error
 from maadd.sessions.access import (
@@ -98,6 +102,7 @@ class Pipeline:
         measure_memory: MeasureMemory,
         pool: WorkerPool,
         engineless: Mapping[str, EnginelessHandler],
+        tokens: TokenRegistry | None,
         merge_health: HealthMerger,
         log: FilteringBoundLogger,
         audit: AuditSink,
@@ -110,6 +115,7 @@ class Pipeline:
         self._limiter = limiter
         self._dispatcher = Dispatcher(state, settings, limiter, heavy, measure_memory, pool)
         self._front_tools = FrontTools(engineless, settings.request_timeout_ms, log)
+        self._tokens = tokens
         self._merge_health = merge_health
         self._log = log
         self._audit = audit
@@ -143,13 +149,15 @@ class Pipeline:
         arguments: object,
         *,
         progress: ReportProgress | None = None,
+        source: bytes | None = None,
     ) -> CallResult:
-        """Answer one call; `progress` hears how far a long one is. Only the cancellation of the
+        """Answer one call; `progress` hears how far a long one is, `source` is the text of the
+        arguments for the tools that judge it. Only the cancellation of the
         calling task gets out as an exception."""
         trace = _Trace(tool)
         self._in_flight += 1
         try:
-            text = await self._answer(caller, tool, arguments, trace, progress)
+            text = await self._answer(caller, tool, arguments, trace, progress, source)
         except (MaadError, MaadErrors) as failure:
             return self._fail(caller, trace, failure)
         except Exception:
@@ -175,10 +183,11 @@ class Pipeline:
         arguments: object,
         trace: _Trace,
         progress: ReportProgress | None,
+        source: bytes | None,
     ) -> bytes:
         """The steps 0 to 17 of spec 04 §6, in their order."""
         spec = self._known_tool(tool)  # 0
-        _check_encodable(tool, arguments)
+        _check_encodable(spec, arguments)
         trace.payload = len(_encode(arguments)) if arguments else 2
         args = check_arguments(spec, arguments)
         trace.kind = spec.kind_of(args)
@@ -197,14 +206,27 @@ class Pipeline:
             return self._finish_here(spec, answer, arguments, trace)  # 17
         project, role = self._select(caller, spec, args)  # 5, 6, 7
         trace.project, trace.role = project.name, role
+        access = None
+        if spec.strict:
+            access = LiveAccess(self._state, self._tokens, caller, spec, project)
+            access.check()  # 8
         self._limiter.check_payload(tool, trace.payload)  # 9
         slot = self._limiter.enter(account_of(caller), tool)  # 10
         relay = None if progress is None else ProgressRelay(progress, self._log)
         try:
             await self._dispatcher.make_ready(spec, project)  # 11
             call = self._compose(caller, spec, args, arguments, role, trace)  # 12
+            if spec.strict:
+                call = self._contract_call(spec, call, source)
             asking = self._dispatcher.begin(  # 13, 14
-                caller, spec, args, call, project, slot, None if relay is None else relay.offer
+                caller,
+                spec,
+                args,
+                call,
+                project,
+                slot,
+                None if relay is None else relay.offer,
+                None if access is None else access.permit,
             )
         except BaseException:
             slot.leave()
@@ -212,7 +234,7 @@ class Pipeline:
         if call.is_write:
             self._log_write(spec, args, trace)
         async with relay or contextlib.nullcontext():
-            reply = await asking  # 15, 16
+            reply = await (asking if access is None else access.guard(asking))  # 15, 16
         if spec.name == "maad_health" and reply.ok:
             body = self._merge_health(caller, project, reply.body or None)
             reply = msgspec.structs.replace(reply, body=body)
@@ -289,7 +311,7 @@ class Pipeline:
         if answer.rehearsed:
             text = envelope.dry_run(spec.name, _visible(arguments), b"", source=source, meta=meta)
         else:
-            text = envelope.success(_encode(answer.data), source=source, meta=meta)
+            text = success_text(_encode(answer.data), source=source, meta=meta)
         self._check_budget(spec, ToolKind.ENGINELESS, text, None)
         return text
 
@@ -318,6 +340,19 @@ class Pipeline:
             is_write=trace.kind is ToolKind.WRITE,
         )
 
+    def _contract_call(self, spec: ToolSpec, call: Call, source: bytes | None) -> Call:
+        """A strict call with its budget, and with its text where that is judged."""
+        budget = ResultBudget(
+            contract_budget(self._settings.contract_response_max_bytes),
+            self._settings.emit_request_id,
+            self._source(spec),
+            self._settings.structured_content,
+        )
+        if not spec.exact_arguments:
+            return msgspec.structs.replace(call, budget=budget)
+        text = _encode(call.args) if source is None else source
+        return msgspec.structs.replace(call, budget=budget, args={}, source=text)
+
     def _rehearses(self, spec: ToolSpec, args: Any, kind: ToolKind) -> bool:
         """Whether the call only tells what it would do, because the server runs dry."""
         return self._settings.dry_run and kind is ToolKind.WRITE and not spec.changes_nothing(args)
@@ -335,13 +370,13 @@ class Pipeline:
             items = spec.number_of_items(args)
             text = envelope.dry_run(
                 spec.name,
-                call.args if items is None else {"count": items},
+                _would_execute(call) if items is None else {"count": items},
                 reply.body,
                 source=self._source(spec),
                 meta=meta,
             )
         else:
-            text = envelope.success(reply.body, source=self._source(spec), meta=meta)
+            text = success_text(reply.body, source=self._source(spec), meta=meta)
         if reply.audit is not None:
             self._audit("write", self._audit_line(caller, trace, reply.audit))
         kind = ToolKind.READ if spec.changes_nothing(args) else trace.kind
@@ -438,10 +473,12 @@ def _require(spec: ToolSpec, role: Role | None, project: str) -> None:
     )
 
 
-def _check_encodable(tool: str, arguments: object) -> None:
+def _check_encodable(spec: ToolSpec, arguments: object) -> None:
     """INVALID_ARGS for values that cannot travel to a worker."""
+    tool = spec.name
     try:
-        msgspec.msgpack.encode(arguments)
+        # What travels as text may hold integers of any length.
+        (_encode if spec.exact_arguments else msgspec.msgpack.encode)(arguments)
     except OverflowError:
         message = "integers beyond 64 bits cannot be sent; send such a number as text"
     except UnicodeEncodeError:
@@ -454,6 +491,13 @@ def _check_encodable(tool: str, arguments: object) -> None:
 
 def _identity(token: TokenRecord | None) -> Identity | None:
     return None if token is None else Identity(token.id, token.agent_id, token.user_id)
+
+
+def _would_execute(call: Call) -> dict[str, Any]:
+    """The arguments as a dry run shows them."""
+    if call.source is None:
+        return call.args
+    return _visible(parse_json(call.source, exact_integers=True))
 
 
 def _visible(arguments: object) -> dict[str, Any]:

@@ -7,7 +7,14 @@ import time
 from collections.abc import Callable
 
 from maadd.pool.supervisor import State, Supervisor
-from maadd.pool.worker_handle import CallEnd, OnProgress, PendingCall, WorkerHandle
+from maadd.pool.worker_handle import (
+    CallEnd,
+    OnPermit,
+    OnProgress,
+    PendingCall,
+    Stage,
+    WorkerHandle,
+)
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Call, Reply
 
@@ -22,6 +29,7 @@ async def run_call(
     strict: bool,
     on_end: Callable[[], None] | None,
     on_progress: OnProgress | None = None,
+    on_permit: OnPermit | None = None,
 ) -> Reply:
     """See `WorkerPool.call`. `word_s`: wait for the worker's word on an expired write."""
     pending: PendingCall | None = None
@@ -34,7 +42,7 @@ async def run_call(
             worker = supervisor.worker
             if worker is None or supervisor.state is not State.READY:
                 if strict:
-                    raise _not_ready(supervisor)
+                    raise not_ready(supervisor)
                 worker = await supervisor.ready(wait_s)
             if deadline is None:
                 # The call's own time begins with its first dispatch.
@@ -45,21 +53,26 @@ async def run_call(
                 is_write=is_write,
                 deadline_ms=round(left_s * 1000),
                 on_progress=on_progress,
+                on_permit=on_permit,
             )
             outcome = await _outcome(worker, pending, left_s)
             if isinstance(outcome, Reply):
+                if strict and not is_write and worker.stage is not Stage.READY:
+                    raise not_ready(supervisor)
                 return outcome
             if outcome is CallEnd.EXPIRED:
                 limit_ms = round(timeout_s * 1000)
                 return await _expired(worker, pending, limit_ms, word_s)
             if outcome is CallEnd.LOST:
                 if is_write:
-                    raise _lost(call.tool)
+                    raise _lost(pending)
                 if strict:
-                    raise _not_ready(supervisor)
+                    raise not_ready(supervisor)
                 if repeated:
                     raise supervisor.unavailable()
                 repeated = True
+            elif strict:
+                raise not_ready(supervisor)
     finally:
         supervisor.touched = time.monotonic()
         if on_end is not None:
@@ -88,6 +101,10 @@ async def _expired(
         worker.cancel(pending)
         pending.late = limit_ms
         raise _timed_out(pending.tool, limit_ms, None)
+    if pending.surely_unpublished:
+        worker.cancel(pending)
+        pending.late = limit_ms
+        raise _timed_out(pending.tool, limit_ms, "not_published")
     answer = worker.expect_word(pending)
     worker.cancel(pending)
     await asyncio.wait((answer,), timeout=word_s)
@@ -112,15 +129,20 @@ def _timed_out(tool: str, limit_ms: int, write_outcome: str | None) -> MaadError
     return MaadError("REQUEST_TIMEOUT", f"{tool} took longer than {limit_ms} ms; {advice}", details)
 
 
-def _lost(tool: str) -> MaadError:
+def _lost(pending: PendingCall) -> MaadError:
+    if pending.surely_unpublished:
+        advice, outcome = "nothing was written", "not_published"
+    else:
+        advice, outcome = "look at the record before writing again", "unknown_reconcile"
     return MaadError(
         "WORKER_LOST",
-        f"the worker died while it had {tool}; look at the record before writing again",
-        {"tool": tool, "writeOutcome": "unknown_reconcile"},
+        f"the worker died while it had {pending.tool}; {advice}",
+        {"tool": pending.tool, "writeOutcome": outcome},
     )
 
 
-def _not_ready(supervisor: Supervisor) -> MaadError:
+def not_ready(supervisor: Supervisor) -> MaadError:
+    """RECEIPT_ENGINE_NOT_READY: a strict call starts no worker and waits for none."""
     return MaadError(
         "RECEIPT_ENGINE_NOT_READY",
         f'the engine of project "{supervisor.project.name}" is not ready',

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from structlog.typing import FilteringBoundLogger
 
-from maadd.pool.calls import run_call
+from maadd.pool.calls import not_ready, run_call
 from maadd.pool.policy import PoolPolicy
 from maadd.pool.router import Router
 from maadd.pool.snapshot import IdleWorker, SweepSnapshot, WorkerSnapshot, now_text
 from maadd.pool.spawn import SERVE, Spawner, WorkerProgram
 from maadd.pool.supervisor import Project, State, Supervisor
-from maadd.pool.worker_handle import QUEUE_RETRY_MS, OnProgress, WorkerHandle
+from maadd.pool.worker_handle import QUEUE_RETRY_MS, OnPermit, OnProgress, WorkerHandle
 from maadd.protocol.errors import MaadError, WireError, error_from_wire
 from maadd.protocol.messages import Call, Event, Reply, ToFront, WorkerConfig, WorkerSettings
 
@@ -110,6 +110,17 @@ class WorkerPool:
         """
         await self._supervisor(project).ready(timeout_s)
 
+    def require_ready(self, project: Project) -> None:
+        """RECEIPT_ENGINE_NOT_READY unless the project's worker is up; nothing is started."""
+        supervisor = self._supervisor(project)
+        if supervisor.worker is None or supervisor.state is not State.READY:
+            raise not_ready(supervisor)
+
+    def session_ended(self, session_id: str) -> None:
+        """Have the workers let go of what they keep for a session."""
+        for worker in self._workers.values():
+            worker.forget_session(session_id)
+
     async def call(
         self,
         project: Project,
@@ -120,13 +131,15 @@ class WorkerPool:
         strict: bool = False,
         on_end: Callable[[], None] | None = None,
         on_progress: OnProgress | None = None,
+        on_permit: OnPermit | None = None,
     ) -> Reply:
         """Have the project's worker perform `call` within `timeout_s` seconds (steps 15, 16).
 
         `strict`: only by a worker that is ready already, and never a second time. `on_end`
         is called exactly once, when the call has really ended: at the latest here for a call
         that ends in time, later for one whose worker is still busy with it. `on_progress`
-        hears how far a long call is, for as long as its caller waits.
+        hears how far a long call is, for as long as its caller waits. `on_permit` is asked at
+        the publish point of a write that must not be published without it.
 
         Errors: those of `ensure_ready`, OVERLOADED (reason `worker_queue`), REQUEST_TIMEOUT,
         WORKER_LOST, RECEIPT_ENGINE_NOT_READY. Failures of the tool are Replies.
@@ -146,6 +159,7 @@ class WorkerPool:
             strict=strict,
             on_end=on_end,
             on_progress=on_progress,
+            on_permit=on_permit,
         )
 
     async def stop_project(self, name: str) -> None:

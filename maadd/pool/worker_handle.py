@@ -28,8 +28,11 @@ from maadd.protocol.messages import (
     Failed,
     Heartbeat,
     Hello,
+    Permit,
+    PermitRequest,
     Ready,
     Reply,
+    SessionEnded,
     ToFront,
     WorkerConfig,
 )
@@ -63,15 +66,20 @@ class CallEnd(enum.Enum):
 OnProgress = Callable[[CallProgress], None]
 """Hears how far a call is, while its caller waits."""
 
+OnPermit = Callable[[], None]
+"""Asked at the publish point of a call that must not go further without it; MaadError refuses."""
+
 
 class PendingCall:
     """A call that a worker holds. `outcome` is what its caller waits for now."""
 
     __slots__ = (
         "cancelled",
+        "granted",
         "is_write",
         "late",
         "on_end",
+        "on_permit",
         "on_progress",
         "outcome",
         "request_id",
@@ -85,18 +93,27 @@ class PendingCall:
         is_write: bool,
         outcome: asyncio.Future[Reply | CallEnd],
         on_progress: OnProgress | None = None,
+        on_permit: OnPermit | None = None,
     ) -> None:
         self.request_id = request_id
         self.tool = tool
         self.is_write = is_write
         self.outcome = outcome
         self.on_progress = on_progress
+        self.on_permit = on_permit
+        self.granted = False
+        """Whether the worker may have published it, by this side's permit."""
         self.cancelled = False
         """Whether the worker was told to give it up."""
         self.late: int | None = None
         """The limit in ms, once the caller has its REQUEST_TIMEOUT."""
         self.on_end: Callable[[], None] | None = None
         """To be called when the worker is done with a call that nobody waits for."""
+
+    @property
+    def surely_unpublished(self) -> bool:
+        """Whether it needs a permit that it never had."""
+        return self.on_permit is not None and not self.granted
 
     def settle(self, outcome: Reply | CallEnd) -> None:
         """Tell the caller, if it still waits."""
@@ -153,6 +170,8 @@ class WorkerHandle:
         self._heard = time.monotonic()
         self._process: WorkerProcess | None = None
         self._stop_asked = False
+        self._paging: set[str] = set()
+        """The sessions that may have pages to fetch."""
         self._collecting: asyncio.Task[None] | None = None
 
     # -- process -------------------------------------------------------------------------
@@ -270,6 +289,7 @@ class WorkerHandle:
         is_write: bool,
         deadline_ms: int,
         on_progress: OnProgress | None = None,
+        on_permit: OnPermit | None = None,
     ) -> PendingCall:
         """Hand a call over; OVERLOADED when the worker holds as many as it may.
 
@@ -287,7 +307,12 @@ class WorkerHandle:
             wants_progress=on_progress is not None,
         )
         pending = PendingCall(
-            call.request_id, call.tool, is_write, self._loop.create_future(), on_progress
+            call.request_id,
+            call.tool,
+            is_write,
+            self._loop.create_future(),
+            on_progress,
+            on_permit,
         )
         try:
             self._router.send(self.identity, message)
@@ -298,7 +323,15 @@ class WorkerHandle:
             pending.settle(CallEnd.WITHDRAWN)
             return pending
         self.calls[call.request_id] = pending
+        if call.budget is not None and not is_write:
+            self._paging.add(call.session_id)
         return pending
+
+    def forget_session(self, session_id: str) -> None:
+        """Have the worker let go of what it keeps for the pages of an ended session."""
+        if session_id in self._paging:
+            self._paging.discard(session_id)
+            self._tell(SessionEnded(session_id))
 
     def holds(self, pending: PendingCall) -> bool:
         """Whether the worker still has the call."""
@@ -328,7 +361,7 @@ class WorkerHandle:
             },
         )
 
-    def _tell(self, message: Cancel | Drain) -> None:
+    def _tell(self, message: Cancel | Permit | SessionEnded | Drain) -> None:
         try:
             self._router.send(self.identity, message)
         except (PeerGone, PeerFull) as error:
@@ -374,6 +407,8 @@ class WorkerHandle:
                     self._leave()
             case Cancelled():
                 self._cancelled(message)
+            case PermitRequest():
+                self._answer_permit(message)
             case Ready():
                 if self.stage is Stage.STARTING:
                     self.stage = Stage.READY
@@ -401,6 +436,31 @@ class WorkerHandle:
         if pending is not None and pending.on_progress is not None and not pending.outcome.done():
             pending.on_progress(message)
 
+    def _answer_permit(self, asked: PermitRequest) -> None:
+        """Judge and answer in one turn of the loop, so that nothing comes between."""
+        pending = self.calls.get(asked.request_id)
+        refusal = self._permit_refusal(pending, asked.generation)
+        if pending is not None and refusal is None:
+            pending.granted = True
+        self._tell(Permit(asked.request_id, None if refusal is None else refusal.wire()))
+
+    def _permit_refusal(self, pending: PendingCall | None, generation: int) -> MaadError | None:
+        if pending is None or pending.on_permit is None:
+            return _given_up()
+        try:
+            pending.on_permit()
+        except MaadError as failure:
+            return failure
+        if pending.cancelled or pending.outcome.done():
+            return _given_up()
+        if self.stage is not Stage.READY or generation != self._config.generation:
+            return MaadError(
+                "CREATE_ENGINE_NOT_READY",
+                f'the engine of project "{self.project}" is being replaced; nothing was written',
+                {"writeOutcome": "not_published"},
+            )
+        return None
+
     def _cancelled(self, message: Cancelled) -> None:
         pending = self.calls.get(message.request_id)
         if pending is None:
@@ -414,3 +474,11 @@ class WorkerHandle:
         del self.calls[message.request_id]
         pending.late = None
         self._close(pending, CallEnd.WITHDRAWN)
+
+
+def _given_up() -> MaadError:
+    return MaadError(
+        "REQUEST_TIMEOUT",
+        "nobody waits for this call any more; nothing was written",
+        {"writeOutcome": "not_published"},
+    )

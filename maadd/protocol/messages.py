@@ -127,6 +127,18 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     errors: list[WireError]
 
 
+class ResultBudget(msgspec.Struct, frozen=True):
+    """How large the result of a strict call may be, and what the front adds to it (spec 05 §8).
+
+    `source` is the `_source` member, None without one.
+    """
+
+    cap_bytes: int
+    emits_request_id: bool = False
+    source: str | None = None
+    structured: bool = False
+
+
 class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
     """Front to worker: one tool call that passed the front's checks (spec 04 §6)."""
 
@@ -146,6 +158,11 @@ class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
     """The front's refusal of a write with an idempotency key, unless it is a replay (04 §6)."""
     wants_progress: bool = False
     """Whether anybody hears of its CallProgress."""
+    source: bytes | None = None
+    """The arguments as JSON text, in place of `args`, for a tool that judges numbers and names
+    exactly as they were written (spec 05 §10.1)."""
+    budget: ResultBudget | None = None
+    """Set for the strict tools."""
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -155,6 +172,23 @@ class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     """
 
     request_id: str
+
+
+class Permit(msgspec.Struct, frozen=True, tag="permit", omit_defaults=True):
+    """Front to worker: the answer to a PermitRequest; with `refusal` nothing may be published.
+
+    Given in the same turn in which access was judged: what the front hears later, a
+    revocation or a timeout, comes after the write (spec 05 §10.2).
+    """
+
+    request_id: str
+    refusal: WireError | None = None
+
+
+class SessionEnded(msgspec.Struct, frozen=True, tag="session_ended"):
+    """Front to worker: what was kept for this session can go."""
+
+    session_id: str
 
 
 class Reply(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
@@ -184,6 +218,16 @@ class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
 
     request_id: str
     withdrawn: bool
+
+
+class PermitRequest(msgspec.Struct, frozen=True, tag="permit_request"):
+    """Worker to front: a guarded create is about to be published, and waits for its Permit.
+
+    It waits at most `PERMIT_WAIT_S`, or until its deadline; then nothing is published.
+    """
+
+    request_id: str
+    generation: int
 
 
 class CallProgress(msgspec.Struct, frozen=True, tag="progress", omit_defaults=True):
@@ -231,8 +275,22 @@ class Bye(msgspec.Struct, frozen=True, tag="bye"):
     clean: bool
 
 
-ToFront = Hello | Ready | Failed | Reply | Cancelled | CallProgress | Event | Heartbeat | Bye
-ToWorker = Call | Cancel | Drain
+ToFront = (
+    Hello
+    | Ready
+    | Failed
+    | Reply
+    | Cancelled
+    | PermitRequest
+    | CallProgress
+    | Event
+    | Heartbeat
+    | Bye
+)
+ToWorker = Call | Cancel | Permit | SessionEnded | Drain
+
+PERMIT_WAIT_S = 5.0
+"""How long a worker waits for the front's word at its publish point (spec 05 §10.2)."""
 
 _encoder = msgspec.msgpack.Encoder()
 _front_decoder = msgspec.msgpack.Decoder(ToFront)

@@ -7,6 +7,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from maadd.protocol.tools import TOOLS
+
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 INVALID_PARAMS = -32602
@@ -19,13 +21,17 @@ VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 
 MessageId = int | str
 
+_EXACT_TOOLS = frozenset(name for name, spec in TOOLS.items() if spec.exact_arguments)
+
 
 class CallParams(msgspec.Struct, frozen=True):
     """The params of `tools/call`; `arguments` is for the pipeline to judge."""
 
     name: str
     arguments: Any = None
-    meta: Any = msgspec.field(name="_meta", default=None)
+    meta: Any = None
+    source: bytes | None = None
+    """The arguments as they were written, for the tools that judge their text."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -61,6 +67,16 @@ class Notification(msgspec.Struct, frozen=True):
     params: dict[str, Any] | None
 
 
+class _WireCall(msgspec.Struct, frozen=True):
+    name: str
+    arguments: Any = None
+    meta: Any = msgspec.field(name="_meta", default=None)
+
+
+class _CallSource(msgspec.Struct, frozen=True):
+    arguments: Raw | UnsetType = UNSET
+
+
 class NotAMessage(ValueError):
     """The bytes are not JSON, or not JSON-RPC."""
 
@@ -76,7 +92,8 @@ class _Wire(msgspec.Struct, frozen=True):
 
 _wire = msgspec.json.Decoder(_Wire)
 _wire_batch = msgspec.json.Decoder(list[_Wire])
-_call_params = msgspec.json.Decoder(CallParams)
+_call_params = msgspec.json.Decoder(_WireCall)
+_call_source = msgspec.json.Decoder(_CallSource)
 _params = msgspec.json.Decoder(dict[str, Any] | None)
 _encode = msgspec.json.encode
 
@@ -128,7 +145,7 @@ def notification(method: str, params: object = None) -> bytes:
 def _message(wire: _Wire) -> Request | Notification:
     if wire.method == "tools/call" and wire.id is not UNSET and wire.params is not UNSET:
         try:
-            return Request(wire.id, wire.method, None, _call_params.decode(wire.params))
+            return Request(wire.id, wire.method, None, _call(wire.params))
         except msgspec.ValidationError:
             pass  # Params of another shape are refused like those of any method.
     params = None if wire.params is UNSET else _params.decode(wire.params)
@@ -139,3 +156,12 @@ def _message(wire: _Wire) -> Request | Notification:
     if wire.id is UNSET:
         return Notification(wire.method, params)
     return Request(wire.id, wire.method, params)
+
+
+def _call(params: Raw) -> CallParams:
+    call = _call_params.decode(params)
+    source = None
+    if call.name in _EXACT_TOOLS:
+        raw = _call_source.decode(params).arguments
+        source = None if raw is UNSET else bytes(raw)
+    return CallParams(call.name, call.arguments, call.meta, source)

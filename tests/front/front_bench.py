@@ -186,6 +186,7 @@ async def opened_front(folder: Path, runtime_dir: str) -> AsyncIterator[FrontBen
         heavy=HeavyGuard(heavy_limits(settings)),
         measure_memory=lambda _project: FreeMemory(None, None),
         pool=pool,
+        tokens=None,
         engineless={"maad_use_project": session_tools.use_project},
         merge_health=lambda _caller, _project, report: report or b"{}",
         log=log,

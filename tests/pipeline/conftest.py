@@ -43,6 +43,9 @@ class Worker:
     async def ensure_ready(self, project: ProjectConfig, timeout_s: float) -> None:
         """Always ready."""
 
+    def require_ready(self, project: ProjectConfig) -> None:
+        """Always ready."""
+
     async def call(
         self,
         project: ProjectConfig,
@@ -52,6 +55,8 @@ class Worker:
         timeout_s: float,
         on_end: Callable[[], None],
         on_progress: object = None,
+        strict: bool = False,
+        on_permit: object = None,
     ) -> Reply:
         self.calls.append(call)
         self.arrived.put_nowait(call)
@@ -113,6 +118,7 @@ class Bench:
             heavy=self.heavy,
             measure_memory=lambda project: self.free,
             pool=self.worker,
+            tokens=None,
             engineless=self.engineless,
             merge_health=lambda caller, project, body: body or b"{}",
             log=log,

@@ -12,7 +12,8 @@ class Given:
 
     def __init__(self, limit: int = 1000, wait_ms: int = 60_000) -> None:
         self.given_up: list[tuple[str, int, int]] = []
-        self.queue = WriteQueue(limit, wait_ms, self._give_up)
+        self.asked: list[str] = []
+        self.queue = WriteQueue(limit, wait_ms, self._give_up, self.asked.append)
 
     def _give_up(self, call: Call, waited_ms: int, depth: int) -> None:
         self.given_up.append((call.request_id, waited_ms, depth))

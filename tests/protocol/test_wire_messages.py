@@ -40,6 +40,7 @@ TO_FRONT: list[ToFront] = [
     Reply("r-2", ok=False, body=b"[]", meta={"warnings": []}, error_code="UNKNOWN_TYPE", rows=0),
     Reply("r-3", ok=True, body=b"{}", audit={"doc_id": "wo-1", "version_after": 2}),
     Cancelled("r-4", withdrawn=True),
+    PermitRequest("r-4", 3),
     CallProgress("r-5", done=500),
     CallProgress("r-5", done=1000, total=2000, text="note: 1000 files"),
     Event(7, "update", "wo-1", "work_order", "2031-02-03T04:05:06.007Z", "tool"),
@@ -62,6 +63,9 @@ TO_WORKER: list[ToWorker] = [
         verdict=WireError("RATE_LIMITED", "slow down", {"reason": "writes_per_sec"}),
     ),
     Cancel("r-1"),
+    Permit("r-4"),
+    Permit("r-5", WireError("TOKEN_REVOKED", "no more")),
+    SessionEnded("s-1"),
     Drain(),
 ]
 

@@ -22,10 +22,11 @@ from maadd.auth.record import ProjectGrant
 from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
-from maadd.pipeline.envelope import CallResult, success
+from maadd.pipeline.envelope import CallResult
 from maadd.pipeline.progress import ReportProgress
 from maadd.protocol.messages import HistorySettings
 from maadd.protocol.roles import Role
+from maadd.protocol.size import success_text
 from maadd.protocol.tools import ToolSpec, registered_tools
 from maadd.sessions.session import CloseReason, Session
 from maadd.sessions.stateless import StatelessCaller
@@ -72,6 +73,7 @@ class EchoPipeline:
         arguments: object,
         *,
         progress: ReportProgress | None = None,
+        source: bytes | None = None,
     ) -> CallResult:
         if tool == "wait":
             self.waiting.set()
@@ -93,7 +95,7 @@ class EchoPipeline:
             else {"token": caller.token.id, "pinned": caller.pinned}
         )
         data = msgspec.json.encode({"tool": tool, "arguments": arguments, **who})
-        return CallResult(success(data, source=None, meta=None), False)
+        return CallResult(success_text(data, source=None, meta=None), False)
 
     def listed_tools(self, caller: Session | StatelessCaller) -> tuple[ToolSpec, ...]:
         return registered_tools()

@@ -92,4 +92,4 @@ def test_what_stands_exactly_at_the_bounds_is_read(vectors: Vectors) -> None:
 
 def test_the_bounds_of_the_table_are_the_published_ones(vectors: Vectors) -> None:
     published = vectors("bounds")["shapeTable"]
-    assert SHAPE_TABLE == Limits(published["nodes"], published["depth"], published["scalarBytes"])
+    assert Limits(published["nodes"], published["depth"], published["scalarBytes"]) == SHAPE_TABLE

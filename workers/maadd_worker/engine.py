@@ -22,6 +22,8 @@ from maadd.protocol.messages import Call, CallProgress, Event, Reply, WorkerConf
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import TOOLS
 from maadd.protocol.validation import check_arguments
+from maadd_worker.contracts.host import HostContracts, PermitGate
+from maadd_worker.contracts.tools import STRICT_TOOLS, shortened
 from maadd_worker.disk.journal import Journal
 from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
@@ -72,7 +74,7 @@ _CACHE_BYTES = 32 * 1024 * 1024
 _encode = msgspec.json.encode
 
 
-class Gate(Protocol):
+class Gate(PermitGate, Protocol):
     """Asked right before a write becomes visible."""
 
     def admit(self, request_id: str) -> bool: ...
@@ -113,6 +115,9 @@ class Engine:
         self._aftercare = Aftercare(index, journal, history, self._record_paths)
         self._closed = False
         self.read_only = config.history.effective_mode == "read"
+        self._contracts = HostContracts(
+            config, root, index, lambda: self._model.model, self._write_context
+        )
         self.recovery_actions: list[str] = []
         self.index_empty: int | None = None
 
@@ -254,6 +259,10 @@ class Engine:
         waiting = deque(calls)
         while waiting:
             call = waiting[0]
+            if call.tool in STRICT_TOOLS:
+                waiting.popleft()
+                self._answer_strict(call, gate, deliver)
+                continue
             refusal = self._refusal(call)
             if refusal is not None:
                 waiting.popleft()
@@ -271,6 +280,26 @@ class Engine:
                 if gate.admit(call.request_id):
                     deliver(self._maintain(call))
             self._activity.end()
+
+    def _answer_strict(self, call: Call, gate: Gate, deliver: Callable[[Reply], None]) -> None:
+        """Answer a host contract, which needs the project to stand still (spec 05)."""
+        done = self._contracts.answer(call, gate, index_empty=self.index_empty is not None)
+        if isinstance(done, Reply):
+            deliver(done)
+            return
+        if not gate.admit(call.request_id):
+            return
+        assert self._journal is not None
+        self._activity.begin(call.tool)
+        self._model = ModelRefresh(done.model, {})
+        executed = execute_group(done.context, self._journal, [done.plan], lambda _done: None)
+        members = [Member(call, done.plan, None)]
+        self._answer(members, executed, lambda reply: deliver(shortened(reply, call.budget)))
+        self._activity.end()
+
+    def forget_session(self, session_id: str) -> None:
+        """Let go of what is kept for a session; from any thread."""
+        self._contracts.forget_session(session_id)
 
     def _refusal(self, call: Call) -> MaadError | None:
         try:
@@ -381,6 +410,7 @@ class Engine:
                     self._root, self._model.model, self._index.writer(), self._history
                 )
                 self._model = ModelRefresh(model, {})
+                self._contracts.reloaded()
                 return outcome
             case "maad_instructions":
                 return self._refresh_instructions(call, args)

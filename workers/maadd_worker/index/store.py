@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 
@@ -94,6 +95,13 @@ class Index:
             return IndexReader(open_reader(self._path), self._memo, self._selections)
         except apsw.Error as error:
             raise backend_error(error, "opened for reading") from error
+
+    def find(self, doc_id: str) -> DocumentRow | None:
+        """The live row of an id, for the thread that writes."""
+        if self._writer is not None:
+            return self._writer.find(doc_id)
+        with contextlib.closing(self.reader()) as reader:
+            return reader.find(doc_id)
 
     def forget_deleted(self) -> bool:
         """After hard deletes: leave no text of the removed records in any file of the index.

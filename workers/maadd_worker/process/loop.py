@@ -24,17 +24,21 @@ from maadd.protocol.messages import (
     Failed,
     Heartbeat,
     Hello,
+    Permit,
+    PermitRequest,
     Ready,
+    SessionEnded,
     ToFront,
     WorkerConfig,
     decode_to_worker,
     encode,
 )
+from maadd.protocol.tools import TOOLS
 from maadd_worker.process.log import Log
 from maadd_worker.process.memory import resident_bytes
 from maadd_worker.process.outbox import Outbox
 from maadd_worker.process.read_pool import ReadPool, answer_read
-from maadd_worker.process.replies import queue_full, write_waited_too_long
+from maadd_worker.process.replies import queue_full, read_timed_out, write_waited_too_long
 from maadd_worker.process.served import AnyEngine, EngineFactory, ServedReader
 from maadd_worker.process.write_queue import WriteQueue
 from maadd_worker.process.writer import Writer
@@ -44,6 +48,9 @@ EXIT_NOT_OPENED = 3
 
 _HEARTBEAT_S = 1.0
 _LINGER_MS = 1_000
+
+_QUEUED_READS = frozenset(name for name, spec in TOOLS.items() if spec.strict)
+"""Host contracts need the project to stand still, and wait in line with the writes."""
 _FRAMES_AT_ONCE = 64
 
 # Plain numbers: the operators of the enumerations take longer than the calls they are for.
@@ -68,7 +75,9 @@ class WorkerLoop:
         self._config = config
         self._log = log
         self._outbox = Outbox()
-        self._writes = WriteQueue(limit, config.settings.write_wait_ms, self._write_given_up)
+        self._writes = WriteQueue(
+            limit, config.settings.write_wait_ms, self._write_given_up, self._ask_permit
+        )
         self._writer = Writer(config, open_engine, self._writes, self._outbox, log)
         self._engine: AnyEngine | None = None
         self._reads: ReadPool | None = None
@@ -141,6 +150,11 @@ class WorkerLoop:
                 self._take(message)
             elif type(message) is Cancel:
                 self._cancel(message.request_id)
+            elif type(message) is Permit:
+                self._writes.take_permit(message)
+            elif type(message) is SessionEnded:
+                if self._engine is not None:
+                    self._engine.forget_session(message.session_id)
             else:
                 # At once: a call behind the Drain must not be accepted.
                 self._stop_requested = True
@@ -156,7 +170,7 @@ class WorkerLoop:
             or call.generation != self._config.generation
         ):
             self._send(Cancelled(call.request_id, withdrawn=True))
-        elif call.is_write:
+        elif call.is_write or call.tool in _QUEUED_READS:
             if not self._writes.offer(call):
                 self._send(queue_full(call, self._config.settings.worker_queue))
         elif engine.is_short(call):
@@ -173,7 +187,11 @@ class WorkerLoop:
             self._send(Cancelled(request_id, withdrawn=True))
 
     def _write_given_up(self, call: Call, waited_ms: int, queue_depth: int) -> None:
-        self._outbox.post(write_waited_too_long(call, waited_ms, queue_depth))
+        waited = write_waited_too_long(call, waited_ms, queue_depth)
+        self._outbox.post(waited if call.is_write else read_timed_out(call))
+
+    def _ask_permit(self, request_id: str) -> None:
+        self._outbox.post(PermitRequest(request_id, self._config.generation))
 
     def _flush(self) -> None:
         while (message := self._outbox.pop()) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from maadd.protocol.errors import WireError
 from maadd.protocol.messages import Call, CallProgress, Event, Reply, WorkerConfig
 
 Progress = Callable[[str], None]
@@ -19,6 +20,17 @@ class Gate(Protocol):
 
         True: it is past its publish point and can no longer be withdrawn. False: nobody
         wants it any more, or it waited too long; nothing of it may be published.
+        """
+        ...
+
+    def wanted(self, request_id: str) -> bool:
+        """Whether somebody still waits for the call."""
+        ...
+
+    def permit(self, request_id: str) -> WireError | None:
+        """Ask the front whether a guarded create may be published; why not, or None.
+
+        Blocks until it answers, for at most `PERMIT_WAIT_S` and the call's own time.
         """
         ...
 
@@ -85,6 +97,10 @@ class ServedEngine(Protocol[ReaderT]):
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         """Hands over what logs a warning: its name, and members by keyword."""
+        ...
+
+    def forget_session(self, session_id: str) -> None:
+        """Lets go of what is kept for a session; called from any thread."""
         ...
 
     def poll_events(self) -> list[Event]:

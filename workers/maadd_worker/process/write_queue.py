@@ -14,9 +14,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from maadd.protocol.messages import Call
+from maadd.protocol.errors import WireError
+from maadd.protocol.messages import PERMIT_WAIT_S, Call, Permit
 
 GROUP_LIMIT = 64
+
+
+_NOT_PUBLISHED = {"writeOutcome": "not_published"}
+_GIVEN_UP = WireError(
+    "REQUEST_TIMEOUT", "the call was given up; nothing was written", _NOT_PUBLISHED
+)
+_NO_WORD = WireError(
+    "REQUEST_TIMEOUT",
+    "the server did not confirm in time that the write may go on; nothing was written",
+    _NOT_PUBLISHED,
+)
 
 
 class _Stage(enum.Enum):
@@ -26,16 +38,21 @@ class _Stage(enum.Enum):
 
 
 class _Write:
-    __slots__ = ("call", "received", "stage")
+    __slots__ = ("call", "permit", "received", "stage")
 
     def __init__(self, call: Call, received: float) -> None:
         self.call = call
         self.received = received
         self.stage = _Stage.WAITING
+        self.permit: Permit | None = None
+        """The front's word on its publication, once it is there."""
 
 
 GiveUp = Callable[[Call, int, int], None]
 """Called for a write that waited too long: the call, milliseconds waited, queue depth."""
+
+AskPermit = Callable[[str], None]
+"""Has the front asked whether this request may be published."""
 
 
 class WriteQueue:
@@ -44,8 +61,9 @@ class WriteQueue:
     `limit` bounds the waiting writes, `wait_ms` the time until a write is admitted.
     """
 
-    def __init__(self, limit: int, wait_ms: int, give_up: GiveUp) -> None:
+    def __init__(self, limit: int, wait_ms: int, give_up: GiveUp, ask_permit: AskPermit) -> None:
         self._limit = limit
+        self._ask_permit = ask_permit
         self._wait_s = wait_ms / 1000
         self._give_up = give_up
         self._condition = threading.Condition()
@@ -95,6 +113,34 @@ class WriteQueue:
                     return False
                 write.stage = _Stage.ADMITTED
             return True
+
+    def wanted(self, request_id: str) -> bool:
+        """Writer: see `Gate.wanted`."""
+        with self._condition:
+            write = self._writes.get(request_id)
+            return write is not None and time.monotonic() < _deadline(write)
+
+    def permit(self, request_id: str) -> WireError | None:
+        """Writer: see `Gate.permit`."""
+        with self._condition:
+            write = self._writes.get(request_id)
+            if write is None:
+                return _GIVEN_UP
+            self._ask_permit(request_id)
+            left_s = _deadline(write) - time.monotonic()
+            self._condition.wait_for(
+                lambda: write.permit is not None or request_id not in self._writes,
+                min(PERMIT_WAIT_S, max(0.0, left_s)),
+            )
+            return _NO_WORD if write.permit is None else write.permit.refusal
+
+    def take_permit(self, permit: Permit) -> None:
+        """The front has answered."""
+        with self._condition:
+            write = self._writes.get(permit.request_id)
+            if write is not None:
+                write.permit = permit
+                self._condition.notify()
 
     def finish(self, request_id: str) -> bool:
         """Writer: the write is answered. False when its caller already has an answer."""
@@ -160,5 +206,11 @@ class WriteQueue:
 
     def _forget(self, write: _Write) -> None:
         del self._writes[write.call.request_id]
+        self._condition.notify()
         if write.stage is _Stage.WAITING:
             self._waiting.remove(write)
+
+
+def _deadline(write: _Write) -> float:
+    """The monotonic time at which nobody waits for the call any more."""
+    return write.received + write.call.deadline_ms / 1000

@@ -184,8 +184,8 @@ def _taken_back(
 ) -> Execution:
     """Undo the publication of a write that could not be indexed (spec 03 §2.5)."""
     change = one.plan.change
-    written = False
-    if change is not None:
+    written = one.plan.keeps_file
+    if change is not None and not written:
         try:
             withdraw(context.root, change, fsync=context.settings.fsync)
             if context.settings.fsync:
@@ -203,6 +203,8 @@ def _failed(one: Execution, failure: MaadError | MaadErrors, *, written: bool = 
         if written or error.code == "BACKEND_ERROR":
             details |= {"docId": one.plan.doc_id, "filePath": path, "fileWritten": written}
         if written:
+            if one.plan.keeps_file:
+                details["writeOutcome"] = "unknown_reconcile"
             details["indexed"] = False
             details["recoveryHint"] = "run maad_reindex once the index can be written again"
         errors.append(MaadError(error.code, error.message, details or None))
