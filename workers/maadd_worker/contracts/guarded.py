@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from maadd.protocol.arguments import CreateGuardedArgs
-from maadd.protocol.canonical_json import canonical_json
+from maadd.protocol.canonical_json import canonical_json, whole_characters
 from maadd.protocol.document_content import normalized_body
 from maadd.protocol.errors import MaadError, MaadErrors
 from maadd.protocol.messages import Call
@@ -33,6 +33,7 @@ from maadd_worker.write.create import Draft, plan_draft, refuse_taken
 
 CONTRACT = "guarded-create-v1"
 MAX_REQUEST_BYTES = 262_144
+_EXPONENT_FROM = 1e21
 
 _LOSSES = frozenset(("FRONTMATTER_GUARD", "PARSE_ERROR", "YAML_PROFILE_VIOLATION"))
 """What the writer answers when it cannot reproduce a value."""
@@ -86,7 +87,7 @@ def read_request(call: Call) -> CreateGuardedArgs:
                 "writeOutcome": "not_published",
             },
         )
-    args = strict_arguments(call.tool, parse_json(text, exact_integers=True))
+    args = strict_arguments(call.tool, _private_copy(raw))
     assert isinstance(args, CreateGuardedArgs)
     _check_doc_id(args.doc_id)
     return args
@@ -204,6 +205,22 @@ def _raw_request(call: Call) -> dict[str, Any]:
         for name, value in raw.items()
         if name != "project" and not (hidden and name.startswith("_"))
     }
+
+
+def _private_copy(value: Any) -> Any:
+    """The value with its members in their order, which decides the order in the file, and each
+    number in the type whose spelling is that of the canonical text."""
+    kind = type(value)
+    if kind is dict:
+        return {whole_characters(key): _private_copy(member) for key, member in value.items()}
+    if kind is list:
+        return [_private_copy(item) for item in value]
+    if kind is str:
+        return whole_characters(value)
+    if kind is int or kind is float:
+        number = float(value)
+        return int(number) if number.is_integer() and abs(number) < _EXPONENT_FROM else number
+    return value
 
 
 def _inexact_integer(value: Any, path: str) -> str | None:
