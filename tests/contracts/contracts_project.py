@@ -208,7 +208,7 @@ def make_project(root: Path) -> Path:
     (root / "_registry/object_types.yaml").write_text(REGISTRY)
     (root / "_schema/memo.v1.yaml").write_text(SCHEMA)
     (root / ".gitignore").write_text("_backend/\n_import/\n")
-    git(root, "init", "-q", "-b", "main")
+    git(root, "init", "-q", "-b", "main", "--template=")
     git(root, "add", ".")
     git(root, "commit", "-q", "-m", "fixture")
     return root
