@@ -158,6 +158,13 @@ class SmallEngine:
             if "before" in call.args:
                 append(self.root, "before", call.request_id)
                 pass_fifo(call.args["before"])
+            if call.tool == "guarded":
+                refusal = gate.permit(call.request_id)
+                append(self.root, "permits", refusal.code if refusal else "granted")
+                if refusal is not None:
+                    body = msgspec.json.encode([refusal])
+                    deliver(Reply(call.request_id, False, body, error_code=refusal.code))
+                    continue
             if not gate.admit(call.request_id):
                 continue
             append(self.root, "written", call.args.get("text", call.tool))
@@ -193,6 +200,9 @@ class SmallEngine:
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         self.warn = warn
+
+    def forget_session(self, session_id: str) -> None:
+        append(self.root, "forgotten", session_id)
 
     def poll_events(self) -> list[Event]:
         events, self._events = self._events, []

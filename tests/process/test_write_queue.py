@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
-from maadd.protocol.messages import Call
+from maadd.protocol.errors import WireError
+from maadd.protocol.messages import Call, Permit
 from maadd_worker.process.write_queue import GROUP_LIMIT, WriteQueue
 
 
@@ -160,3 +162,66 @@ def test_a_closed_queue_still_hands_out_what_waits() -> None:
     given.queue.close()
     assert given.take() == ["a"]
     assert given.queue.take(0) is None
+
+
+def _permit(given: Given, request_id: str, then: Callable[[], object]) -> WireError | None:
+    """What the writer hears, with `then` done once the front was asked."""
+
+    def answer() -> None:
+        while not given.asked:
+            pass
+        then()
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    heard = given.queue.permit(request_id)
+    answering.join()
+    assert given.asked == [request_id]
+    return heard
+
+
+def test_a_permit_is_asked_once_and_waited_for() -> None:
+    given = Given()
+    given.offer("a")
+    given.take()
+    assert _permit(given, "a", lambda: given.queue.take_permit(Permit("a"))) is None
+    assert given.queue.admit("a")
+
+
+def test_a_refused_permit_tells_why() -> None:
+    given = Given()
+    given.offer("a")
+    given.take()
+    no = WireError("TOKEN_REVOKED", "no more")
+    assert _permit(given, "a", lambda: given.queue.take_permit(Permit("a", no))) == no
+
+
+def test_a_write_withdrawn_at_its_publish_point_waits_no_longer() -> None:
+    given = Given()
+    given.offer("a")
+    given.take()
+    heard = _permit(given, "a", lambda: given.queue.withdraw("a"))
+    assert heard is not None
+    assert heard.code == "REQUEST_TIMEOUT"
+    assert not given.queue.admit("a")
+
+
+def test_without_a_word_before_the_deadline_nothing_is_published() -> None:
+    given = Given()
+    assert given.queue.offer(Call("a", "put", {}, 1, "s", 1, 0, is_write=True))
+    given.take()
+    heard = given.queue.permit("a")
+    assert heard is not None
+    assert heard.details == {"writeOutcome": "not_published"}
+    assert not given.queue.wanted("a")
+
+
+def test_a_call_is_wanted_until_it_is_withdrawn() -> None:
+    given = Given()
+    given.offer("a")
+    given.take()
+    assert given.queue.wanted("a")
+    given.queue.withdraw("a")
+    assert not given.queue.wanted("a")
+    assert given.queue.permit("a") is not None
+    assert given.asked == []
