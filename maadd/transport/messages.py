@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from maadd.protocol.strict_json import parse_json
 from maadd.protocol.tools import TOOLS
 
 PARSE_ERROR = -32700
@@ -69,12 +70,8 @@ class Notification(msgspec.Struct, frozen=True):
 
 class _WireCall(msgspec.Struct, frozen=True):
     name: str
-    arguments: Any = None
-    meta: Any = msgspec.field(name="_meta", default=None)
-
-
-class _CallSource(msgspec.Struct, frozen=True):
     arguments: Raw | UnsetType = UNSET
+    meta: Any = msgspec.field(name="_meta", default=None)
 
 
 class NotAMessage(ValueError):
@@ -93,7 +90,7 @@ class _Wire(msgspec.Struct, frozen=True):
 _wire = msgspec.json.Decoder(_Wire)
 _wire_batch = msgspec.json.Decoder(list[_Wire])
 _call_params = msgspec.json.Decoder(_WireCall)
-_call_source = msgspec.json.Decoder(_CallSource)
+_arguments = msgspec.json.Decoder()
 _params = msgspec.json.Decoder(dict[str, Any] | None)
 _encode = msgspec.json.encode
 
@@ -160,8 +157,10 @@ def _message(wire: _Wire) -> Request | Notification:
 
 def _call(params: Raw) -> CallParams:
     call = _call_params.decode(params)
-    source = None
-    if call.name in _EXACT_TOOLS:
-        raw = _call_source.decode(params).arguments
-        source = None if raw is UNSET else bytes(raw)
-    return CallParams(call.name, call.arguments, call.meta, source)
+    if call.arguments is UNSET:
+        return CallParams(call.name, None, call.meta)
+    if call.name not in _EXACT_TOOLS:
+        return CallParams(call.name, _arguments.decode(call.arguments), call.meta)
+    source = bytes(call.arguments)
+    # Whatever the numbers are: it is for the tool to say so.
+    return CallParams(call.name, parse_json(source, exact_integers=True), call.meta, source)
