@@ -17,6 +17,7 @@ from maadd.protocol.arguments.base import (
     SortOrder,
     require,
 )
+from maadd.protocol.git_dates import FORMS, git_date_fault
 
 PRIMITIVES = (
     "entity",
@@ -258,6 +259,9 @@ class HistoryArgs(RoutedArguments, frozen=True):
     limit: GitLimit = 100
     since: GitDate | None = None
 
+    def __post_init__(self) -> None:
+        _require_dates(since=self.since)
+
 
 class AuditArgs(RoutedArguments, frozen=True):
     """`maad_audit` (§7.2)."""
@@ -267,3 +271,17 @@ class AuditArgs(RoutedArguments, frozen=True):
     doc_type: str | None = None
     limit: GitLimit = 200
     offset: Offset = 0
+
+    def __post_init__(self) -> None:
+        _require_dates(since=self.since, until=self.until)
+
+
+def _require_dates(**given: str | None) -> None:
+    """Refuse what Git would silently take for another time."""
+    problems = [
+        (name, f"{fault}; write for example {FORMS}")
+        for name, text in given.items()
+        if text is not None and (fault := git_date_fault(text)) is not None
+    ]
+    if problems:
+        raise ConflictingArguments(*problems)
