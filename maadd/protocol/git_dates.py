@@ -33,12 +33,25 @@ _PIECE = re.compile(
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
 
-_MONTHS = (
-    "january february march april may june july august september october november december"
-).split()
-_WEEKDAYS = "sunday monday tuesday wednesday thursday friday saturday".split()
+_MONTHS = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+]
+_WEEKDAYS = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"]
 _MOMENTS = frozenset(("now", "today", "yesterday", "never", "noon", "midnight", "tea"))
-_NUMBERS = frozenset("one two three four five six seven eight nine ten".split())
+_NUMBERS = frozenset(
+    ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+)
 _UNIT = re.compile(r"(?:second|minute|hour|day|week|month|year)s?")
 _FILLERS = frozenset(("ago", "at", "on", "the", "of", "and"))
 _YEARS = range(1970, 2100)

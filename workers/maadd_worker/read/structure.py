@@ -21,6 +21,7 @@ from maadd_worker.read.scan_patterns import detect_patterns
 from maadd_worker.read.scan_report import ScannedFile, corpus_report
 from maadd_worker.read.scan_walk import walk_for_scan
 
+
 class _Structure(msgspec.Struct, frozen=True):
     """What one file says, errors in its frontmatter tolerated."""
 
@@ -32,9 +33,7 @@ class _Structure(msgspec.Struct, frozen=True):
     annotations: tuple[Annotation, ...]
 
 
-def scan_file(
-    root: ProjectRoot, path: str, shown: str, settings: WorkerSettings
-) -> dict[str, Any]:
+def scan_file(root: ProjectRoot, path: str, shown: str, settings: WorkerSettings) -> dict[str, Any]:
     """One file in detail, under the name `shown`; FILE_READ_ERROR, DOC_TOO_LARGE."""
     data = root.read(path, settings.max_doc_bytes).data
     found = _read_structure(data, shown, settings)
