@@ -165,7 +165,7 @@ def test_joined_records_side_by_side(ask: Any, shown: Any) -> None:
     assert lines[1].startswith("ast-2 | Valve that goes on")
     assert lines[1].endswith("… | ven-pump | South Pumps | ast-1")
     assert lines[2] == "ast-1 | Pump | ven-seal | Northern Seals"
-    assert lines[3] == "ast-3 | Lost | ven-none (no such reco… | ast-2"
+    assert lines[3] == "ast-3 | Lost | ven-none (no such record) | ast-2"
     assert lines[-2] == "1 to 3 of 3"
     assert shown(*asked, "--limit=1", "--offset=1")[-2] == "2 to 2 of 3; next page: --offset 2"
     assert shown(*asked, "--filter", "name=Nobody")[0] == "none of 0"
