@@ -161,7 +161,7 @@ def _check_paths(entries: list[ProjectEntry], problems: Problems) -> None:
     for position, (entry, path) in enumerate(real):
         if not os.path.isdir(path):
             problems.warnings.append(
-                f"project {entry.name!r}: {entry.path} is no existing directory"
+                f"project {entry.name!r}: the directory that its path names does not exist"
             )
         for other, other_path in real[:position]:
             if path == other_path:

@@ -1,10 +1,9 @@
-"""Coroutine tests, a front for the length of a block, and the rooms of one that has no workers:
+"""A front for the length of a block, and the rooms of one that has no workers:
 an instance on disk, its tokens, sessions and pool, and what they log and audit."""
 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import logging
 import shutil
 import sys
@@ -16,7 +15,6 @@ from typing import Any
 
 import pytest
 import structlog
-import uvloop
 
 from maadd.auth.issue import TokenSpec, parse_grants
 from maadd.auth.record import TokenRecord
@@ -133,16 +131,6 @@ def _log_into(events: list[dict[str, Any]]) -> Any:
     return structlog.wrap_logger(
         None, processors=[keep], wrapper_class=structlog.make_filtering_bound_logger(logging.INFO)
     )
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs coroutine tests."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    names = pyfuncitem._fixtureinfo.argnames
-    uvloop.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
-    return True
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from pool_bench import QUICK, Bench, call_of, open_fifo, until
 
+from maadd.pool.calls import _lost, _timed_out
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import WorkerSettings
 
@@ -299,6 +300,24 @@ async def test_a_read_that_kills_two_workers_is_given_up(open_bench: OpenBench) 
         assert error.details is not None
         assert set(error.details) == {"state", "retryAfterMs"}
         assert len(project.lines("starts")) == 2
+
+
+@pytest.mark.parametrize(
+    ("tool", "advice"),
+    [
+        ("maad_create", "look at the records before writing again"),
+        ("maad_delete_where", "look at the records before writing again"),
+        ("maad_reindex", "call it again, which does no harm"),
+        ("maad_flush", "call it again, which does no harm"),
+        ("maad_backup", "look at the recovery points"),
+        ("maad_instructions", "look at the state of the files"),
+    ],
+)
+def test_the_advice_behind_a_lost_write_fits_the_tool(tool: str, advice: str) -> None:
+    for error in (_lost(tool), _timed_out(tool, 5, "unknown_reconcile")):
+        assert advice in error.message
+        assert error.details is not None
+        assert error.details["writeOutcome"] == "unknown_reconcile"
 
 
 async def test_a_write_whose_worker_dies_is_never_repeated(open_bench: OpenBench) -> None:

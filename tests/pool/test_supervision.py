@@ -120,6 +120,16 @@ async def test_an_index_that_is_wrongly_empty_is_told_with_the_start(open_bench:
         assert [bench.pool.index_empty(p) for p in (good, empty)] == [None, 12]
 
 
+async def test_the_types_of_a_project_come_with_the_heartbeat(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        started, unknown = bench.project("started"), bench.project("unknown")
+        await bench.pool.ensure_ready(started, 20)
+        assert bench.pool.doc_types(unknown) is None
+        while bench.pool.doc_types(started) is None:
+            await asyncio.sleep(0.005)  # a heartbeat has no event of its own
+        assert bench.pool.doc_types(started) == ["note"]
+
+
 async def test_a_slow_start_is_no_death_while_the_worker_gives_signs_of_life(
     open_bench: OpenBench,
 ) -> None:
@@ -321,7 +331,9 @@ async def test_a_worker_with_a_call_is_never_idle(open_bench: OpenBench) -> None
     async with open_bench(policy(idle_timeout_s=0.05)) as bench:
         project = bench.project()
         reading = asyncio.ensure_future(bench.read(project, "wait"))
-        await until(lambda: bench.pool.sweep_snapshot().sweeps_run >= 3)
+        await until(lambda: bench.pool.in_flight() == 1)
+        before = bench.pool.sweep_snapshot().sweeps_run
+        await until(lambda: bench.pool.sweep_snapshot().sweeps_run >= before + 3)
         assert bench.pool.in_flight() == 1
         assert bench.pool.sweep_snapshot().evictions_total == 0
         reading.cancel()
