@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -21,9 +21,10 @@ from maadd.cli.output import json_option, print_json, wants_json
 from maadd.cli.tables import counted, print_page_end, print_table
 from maadd.cli.targets import target_options
 from maadd.cli.toolcall import call_tool, given
+from maadd.protocol.arguments.read import BoundOp, MetricOp
 
-_METRICS = ("count", "sum", "avg", "min", "max", "countDistinct")
-_BOUNDS = ("eq", "neq", "gt", "gte", "lt", "lte")
+_METRICS = get_args(MetricOp)
+_BOUNDS = get_args(BoundOp)
 
 
 @click.command("aggregate")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import click
 
@@ -14,14 +14,9 @@ from maadd.cli.output import json_option, print_json, wants_json
 from maadd.cli.tables import cell_text, counted, print_facts, print_list, print_table
 from maadd.cli.targets import target_options
 from maadd.cli.toolcall import call_tool, given
+from maadd.protocol.arguments.read import IntegrityCategory
 
-_CATEGORIES = (
-    "missing_in_index",
-    "missing_on_disk",
-    "hash_drift",
-    "schema_drift",
-    "broken_refs",
-)
+_CATEGORIES = get_args(IntegrityCategory)
 
 
 @click.group("verify", invoke_without_command=True)

@@ -44,6 +44,10 @@ IntegrityCategory = Literal[
 ]
 
 
+MetricOp = Literal["count", "sum", "avg", "min", "max", "countDistinct"]
+BoundOp = Literal["eq", "neq", "gt", "gte", "lt", "lte"]
+
+
 class ScanArgs(RoutedArguments, frozen=True):
     """`maad_scan` (§3.1)."""
 
@@ -127,13 +131,13 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The measured field of an aggregation; `count` ignores the field."""
 
     field: str
-    op: Literal["count", "sum", "avg", "min", "max", "countDistinct"]
+    op: MetricOp
 
 
 class Having(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A bound on the metric of a group, without one on its count."""
 
-    op: Literal["eq", "neq", "gt", "gte", "lt", "lte"]
+    op: BoundOp
     value: int | float
 
 
