@@ -284,3 +284,51 @@ def test_links_to_folders_are_not_followed(watched: Any, tmp_path_factory: Any) 
     (outside / "shp-x.md").write_text(ship("shp-x", "Xi again"))
     project.write("ships/deep/shp-b.md", ship("shp-b", "Bo"))
     project.until(lambda: project.names() == {"Ada", "Bo"})
+
+
+def test_edits_are_left_to_their_author_unless_the_project_commits_them(watched: Any) -> None:
+    project = watched()
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    assert project.harness.git("status", "--porcelain") == "?? ships/\n"
+
+
+@pytest.mark.parametrize("mode", ["audit", "batch"])
+def test_a_group_of_edits_becomes_one_commit_that_lists_them(watched: Any, mode: str) -> None:
+    project = watched(mode, external_edits="commit", max_writes=1)
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.write("ships/shp-b.md", ship("shp-b", "Bo"))
+    project.until(lambda: "external" in project.harness.git("log", "--format=%B", "-1"))
+    assert project.harness.git("rev-list", "--count", "HEAD") == "2\n"
+    project.until(lambda: project.harness.git("status", "--porcelain") == "")
+    for doc_id in ("shp-a", "shp-b"):
+        [entry] = project.harness.ok("maad_history", docId=doc_id)
+        assert entry["action"] == "create"
+
+
+def test_nothing_is_committed_in_the_middle_of_a_persons_merge(watched: Any) -> None:
+    project = watched(external_edits="commit")
+    head = project.harness.git("rev-parse", "HEAD")
+    (project.root / ".git/MERGE_HEAD").write_text(head)
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    edits = project.harness.engine._watching._edits
+    edits._due = 0.0
+    assert edits.settle() > 1
+    assert project.harness.git("rev-parse", "HEAD") == head
+    (project.root / ".git/MERGE_HEAD").unlink()
+    edits._due = 0.0
+    project.until(lambda: project.harness.git("rev-parse", "HEAD") != head)
+
+
+def test_what_a_pull_brings_is_committed_already(watched: Any) -> None:
+    project = watched(external_edits="commit")
+    project.harness.git("checkout", "-q", "-b", "theirs")
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.harness.git("add", "ships")
+    project.harness.git("commit", "-q", "-m", "theirs")
+    project.until(lambda: project.names() == {"Ada"})
+    edits = project.harness.engine._watching._edits
+    edits._due = 0.0
+    project.harness.engine.settle(True)
+    assert project.harness.git("log", "-1", "--format=%s") == "theirs\n"

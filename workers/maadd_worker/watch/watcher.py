@@ -41,6 +41,9 @@ _STEP_MS = 100
 _LOOK_AROUND_MS = 1_000
 """How often the watched folders are compared with those there are."""
 
+_MOVE_S = 0.5
+"""How long a file may be missing before it counts as deleted: a moved one appears elsewhere."""
+
 _LARGE_BURST = 1_000
 """Events at once, above which some may have been lost: everything is looked at."""
 
@@ -80,6 +83,8 @@ class Watcher:
         self._kept: tuple[str, ...] = ()
         self._last_event_at: str | None = None
         self._overflows = 0
+        self._missing: dict[str, float] = {}
+        """Paths that an event of theirs told of and that are not there, with the time."""
         self._next_survey = 0.0
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
 
@@ -152,7 +157,9 @@ class Watcher:
         with notify:
             self._look_at_everything(reader)
             while not self._stop.is_set():
-                events = notify.watch(_DEBOUNCE_MS, _STEP_MS, _LOOK_AROUND_MS, self._stop)
+                patience_ms = int(_MOVE_S * 1000) if self._missing else _LOOK_AROUND_MS
+                events = notify.watch(_DEBOUNCE_MS, _STEP_MS, patience_ms, self._stop)
+                self._give_up_missing()
                 if isinstance(events, set):
                     new_folders = self._take_events(reader, events)
                     if new_folders and folders is not None:
@@ -221,6 +228,15 @@ class Watcher:
             self._look_at_everything(reader)
         return added
 
+    def _give_up_missing(self) -> None:
+        """Files that stay away are taken for deleted."""
+        long_ago = time.monotonic() - _MOVE_S
+        lost = [path for path, since in self._missing.items() if since <= long_ago]
+        for path in lost:
+            del self._missing[path]
+        if self._findings.add(lost, "event"):
+            self._wake()
+
     def _foreign(self, reader: IndexReader, paths: list[str]) -> list[str]:
         """Those of the paths whose content the index does not hold: the program's own writes
         come back as events too."""
@@ -234,7 +250,10 @@ class Watcher:
             try:
                 content = self._root.read(path, self._settings.max_doc_bytes or None)
             except MaadError:
-                foreign.append(path)
+                if row is not None and not os.path.lexists(os.path.join(self._root.path, path)):
+                    self._missing.setdefault(path, time.monotonic())
+                else:
+                    foreign.append(path)
                 continue
             if (row is None or row.file_hash != content_hash(content.data)) and is_walked(
                 self._root, path, model
