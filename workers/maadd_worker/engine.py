@@ -495,6 +495,8 @@ class Engine:
             self._cache.forget(change.path)
             if change.kind in ("unlink", "forget"):
                 self._aftercare.owe_forgetting()
+            if change.kind in ("unlink", "forget", "rename"):
+                self._watching.findings.retry_duplicates()
         event = event_of(done)
         if event is not None and outcome.failure is None:
             self._events.append(event)

@@ -100,6 +100,8 @@ class Watching:
         for path, failure in done.failed.items():
             self.warn("external_edit_failed", file=path, code=failure.error.code)
         self.findings.done(done.failed, done.settled)
+        if any(change.action == "delete" for change in done.changes):
+            self.findings.retry_duplicates()
         if self._edits is not None:
             rows = [(change.action, change.row) for change in done.changes]
             self._edits.add([EditedFile(a, r.doc_id, r.doc_type, r.file_path) for a, r in rows])
