@@ -162,7 +162,8 @@ def _check_paths(entries: list[ProjectEntry], problems: Problems) -> None:
     for position, (entry, path) in enumerate(real):
         if not os.path.isdir(path):
             problems.warnings.append(
-                f"project {entry.name!r}: the directory that its path names does not exist"
+                f"project {entry.name!r}: there is no directory {os.path.basename(entry.path)!r} "
+                "where its path leads"
             )
         for other, other_path in real[:position]:
             if path == other_path:
