@@ -17,6 +17,7 @@ from maadd.pool.worker_handle import (
 )
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Call, Reply
+from maadd.protocol.tools import TOOLS
 
 
 async def run_call(
@@ -121,11 +122,7 @@ def _timed_out(tool: str, limit_ms: int, write_outcome: str | None) -> MaadError
     details: dict[str, object] = {"tool": tool, "limitMs": limit_ms}
     if write_outcome is not None:
         details["writeOutcome"] = write_outcome
-    advice = (
-        "look at the record before writing again"
-        if write_outcome == "unknown_reconcile"
-        else "retry, or ask for less"
-    )
+    advice = _reconcile(tool) if write_outcome == "unknown_reconcile" else "retry, or ask for less"
     return MaadError("REQUEST_TIMEOUT", f"{tool} took longer than {limit_ms} ms; {advice}", details)
 
 
@@ -133,12 +130,24 @@ def _lost(pending: PendingCall) -> MaadError:
     if pending.surely_unpublished:
         advice, outcome = "nothing was written", "not_published"
     else:
-        advice, outcome = "look at the record before writing again", "unknown_reconcile"
+        advice, outcome = _reconcile(pending.tool), "unknown_reconcile"
     return MaadError(
         "WORKER_LOST",
         f"the worker died while it had {pending.tool}; {advice}",
         {"tool": pending.tool, "writeOutcome": outcome},
     )
+
+
+def _reconcile(tool: str) -> str:
+    """What to do about a write of which nobody knows whether it was done."""
+    spec = TOOLS.get(tool)
+    if spec is not None and spec.idempotent_hint and not spec.destructive_hint:
+        return "call it again, which does no harm"
+    if tool == "maad_backup":
+        return "look at the recovery points (mode list) before calling it again"
+    if tool == "maad_instructions":
+        return "look at the state of the files (action check) before calling it again"
+    return "look at the records before writing again"
 
 
 def not_ready(supervisor: Supervisor) -> MaadError:

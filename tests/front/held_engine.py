@@ -15,8 +15,9 @@ import msgspec
 
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Call, CallProgress, Event, Reply, WorkerConfig
+from maadd_worker.gate import Gate
 from maadd_worker.process.main import run
-from maadd_worker.process.served import Deliver, Gate, Progress
+from maadd_worker.process.served import Deliver, Progress
 
 
 class HeldReader:
@@ -33,6 +34,7 @@ class HeldReader:
 class HeldEngine:
     documents = 1
     index_empty: int | None = None
+    doc_types = ("note",)
 
     def __init__(self, config: WorkerConfig) -> None:
         self.recovery_actions: list[str] = []

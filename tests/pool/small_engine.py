@@ -33,8 +33,9 @@ from maadd.protocol.messages import (
     decode_to_worker,
     encode,
 )
+from maadd_worker.gate import Gate
 from maadd_worker.process.main import run
-from maadd_worker.process.served import Deliver, Gate, Progress
+from maadd_worker.process.served import Deliver, Progress
 
 
 def behaviour(root: str) -> str:
@@ -75,6 +76,7 @@ class SmallEngine:
         self.documents = 7
         self.recovery_actions: list[str] = []
         self.index_empty: int | None = None
+        self.doc_types = ["note"]
         self._events: list[Event] = []
         self._wake: Callable[[], None] = lambda: None
         self._calls_seen: dict[str, int] = {}

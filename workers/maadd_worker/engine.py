@@ -11,7 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import apsw
 import msgspec
@@ -22,16 +22,19 @@ from maadd.protocol.messages import Call, CallProgress, Event, Reply, WorkerConf
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import TOOLS
 from maadd.protocol.validation import check_arguments
-from maadd_worker.contracts.host import HostContracts, PermitGate
+from maadd_worker.contracts.host import HostContracts
 from maadd_worker.contracts.tools import STRICT_TOOLS, shortened
 from maadd_worker.disk.journal import Journal
 from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare
-from maadd_worker.engine_report import NO_EMBEDDINGS, NO_WATCHER, free_mb, model_advisories
+from maadd_worker.engine_report import NO_EMBEDDINGS, free_mb, index_empty, model_advisories
+from maadd_worker.engine_watch import Watching
+from maadd_worker.gate import Gate
 from maadd_worker.history.backup import BackupContext, backup
-from maadd_worker.history.controller import HistoryController
+from maadd_worker.history.controller import NEED_GIT, HistoryController
+from maadd_worker.history.external import ExternalEdits
 from maadd_worker.history.outcome import HistoryOutcome
 from maadd_worker.index.document import index_document
 from maadd_worker.index.empty_guard import index_state, unindexed_files
@@ -74,15 +77,6 @@ _CACHE_BYTES = 32 * 1024 * 1024
 _encode = msgspec.json.encode
 
 
-class Gate(PermitGate, Protocol):
-    """Asked right before a write becomes visible."""
-
-    def admit(self, request_id: str) -> bool: ...
-    def depth(self) -> int:
-        """Writes that wait or run."""
-        ...
-
-
 class Engine:
     """An open project. `open` makes one; `close` gives everything back."""
 
@@ -113,11 +107,16 @@ class Engine:
         self._gate: Gate | None = None
         self._report_progress: Callable[[CallProgress], None] = _nobody_hears
         self._aftercare = Aftercare(index, journal, history, self._record_paths)
+        edits = None
+        if config.history.external_edits == "commit" and config.history.effective_mode in NEED_GIT:
+            edits = ExternalEdits(root.path, history)
+        self._watching = Watching(root, index, config.settings, self._plans, edits)
         self._closed = False
         self.read_only = config.history.effective_mode == "read"
         self._contracts = HostContracts(
             config, root, index, lambda: self._model.model, self._write_context
         )
+        self.forget_session = self._contracts.forget_session
         self.recovery_actions: list[str] = []
         self.index_empty: int | None = None
 
@@ -188,11 +187,27 @@ class Engine:
             self._root, self._instructions, failures, read_only=self.read_only
         )
 
+    def start_watching(self) -> None:
+        """At the start of a server: follow what others change on the disk (spec 01 §14.7)."""
+        if not self.read_only:
+            self._watching.wanted = True
+            self._watch_when_served()
+
+    def _watch_when_served(self) -> None:
+        # Until the index is served, only the pass that fills it may write to it.
+        if self.index_empty is None:
+            self._watching.start()
+
     @property
     def documents(self) -> int:
         """Live records in the index."""
         with contextlib.closing(self._index.reader()) as reader:
             return reader.counters().documents
+
+    @property
+    def doc_types(self) -> list[str]:
+        """The registered types."""
+        return list(self._model.model.registry.types)
 
     # -- reads ---------------------------------------------------------------------------
 
@@ -211,7 +226,8 @@ class Engine:
             self._refuse_empty(call.tool)
             args = check_arguments(TOOLS[call.tool], call.args)
             with reader.snapshot(), reader.deadline(call.deadline_ms / 1000):
-                return read(self._read_context(reader), call.tool, args)
+                outcome = read(self._read_context(reader), call.tool, args)
+            return self._watching.advise(call.tool, outcome)
 
         return reply_of(call, answer)
 
@@ -239,15 +255,7 @@ class Engine:
 
     def _refuse_empty(self, tool: str) -> None:
         if self.index_empty is not None and tool not in ("maad_reindex", "maad_health"):
-            raise MaadError(
-                "INDEX_EMPTY",
-                f"the index is empty over {self.index_empty} Markdown files; run maad_reindex, "
-                "or `maad reindex` in the project folder"
-                if not self.read_only
-                else f"the index is empty over {self.index_empty} Markdown files and this "
-                "read-only project cannot rebuild it",
-                {"onDiskMarkdownFiles": self.index_empty},
-            )
+            raise index_empty(self.index_empty, read_only=self.read_only)
 
     # -- writes --------------------------------------------------------------------------
 
@@ -291,15 +299,12 @@ class Engine:
             return
         assert self._journal is not None
         self._activity.begin(call.tool)
-        self._model = ModelRefresh(done.model, {})
+        if done.model.stamps != self._model.model.stamps:
+            self._adopt(ModelRefresh(done.model, {}))
         executed = execute_group(done.context, self._journal, [done.plan], lambda _done: None)
         members = [Member(call, done.plan, None)]
         self._answer(members, executed, lambda reply: deliver(shortened(reply, call.budget)))
         self._activity.end()
-
-    def forget_session(self, session_id: str) -> None:
-        """Let go of what is kept for a session; from any thread."""
-        self._contracts.forget_session(session_id)
 
     def _refusal(self, call: Call) -> MaadError | None:
         try:
@@ -409,7 +414,7 @@ class Engine:
                 model, outcome = reload_model(
                     self._root, self._model.model, self._index.writer(), self._history
                 )
-                self._model = ModelRefresh(model, {})
+                self._adopt(ModelRefresh(model, {}))
                 self._contracts.reloaded()
                 return outcome
             case "maad_instructions":
@@ -429,6 +434,7 @@ class Engine:
         if whole and report.indexed + report.skipped:
             # What could not be indexed is in the report; the rest is served.
             self.index_empty = None
+            self._watch_when_served()
         broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
         report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
         return reindex_outcome(report, args)
@@ -467,7 +473,11 @@ class Engine:
     def _refresh_model(self) -> None:
         """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
         if stale_files(self._root, self._model.model):
-            self._model = refresh_model(self._root, self._model.model)
+            self._adopt(refresh_model(self._root, self._model.model))
+
+    def _adopt(self, model: ModelRefresh) -> None:
+        self._model = model
+        self._watching.model_changed()
 
     def _write_context(self) -> WriteContext:
         return WriteContext(
@@ -504,6 +514,8 @@ class Engine:
             self._cache.forget(change.path)
             if change.kind in ("unlink", "forget"):
                 self._aftercare.owe_forgetting()
+            if change.kind in ("unlink", "forget", "rename"):
+                self._watching.findings.retry_duplicates()
         event = event_of(done)
         if event is not None and outcome.failure is None:
             self._events.append(event)
@@ -512,12 +524,18 @@ class Engine:
 
     def settle(self, idle: bool) -> float | None:
         """Finish what lags behind the answers; seconds until it wants to be called again."""
-        return self._aftercare.settle(idle)
+        wait = self._aftercare.settle(idle)
+        if self._watching.findings.take_model_change():
+            self._refresh_model()
+        taken = self._watching.take_over(self._write_context, idle)
+        self._events.extend(taken)
+        return self._watching.settle(wait)
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         """Hand over what logs a warning (its name, and members by keyword); failed commits are
         logged with it, also those since the start, and what the start has to tell."""
         self._history.connect_log(warn)
+        self._watching.warn = warn
         while self._notices:
             notice = self._notices.pop(0)
             warn(notice.event, **notice.members)
@@ -525,6 +543,7 @@ class Engine:
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hand over what has the writer thread call `settle`."""
         self._aftercare.connect_wake(wake)
+        self._watching.wake = wake
 
     def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
         """Hand over what takes the progress of a call that asked for it."""
@@ -547,11 +566,15 @@ class Engine:
             "writeQueueDepth": 0 if self._gate is None else self._gate.depth(),
             "diskHeadroomMb": free_mb(self._root.path),
             "embeddings": dict(NO_EMBEDDINGS),
-            "watcher": dict(NO_WATCHER),
+            "watcher": self._watching.health(),
             "jobs": [],
         }
         report |= self._activity.health() | self._history.health()
-        report["advisories"] = model_advisories(self._model) + report.get("advisories", [])
+        report["advisories"] = [
+            *model_advisories(self._model),
+            *self._watching.advisories(),
+            *report.get("advisories", []),
+        ]
         return report
 
     def close(self) -> bool:
@@ -559,6 +582,7 @@ class Engine:
         if self._closed:
             return True
         self._closed = True
+        self._watching.stop()
         clean = self._history.close()
         self._index.close()
         if self._journal is not None:

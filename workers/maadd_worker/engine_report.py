@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from maadd.protocol.errors import MaadError
 from maadd_worker.schema.model import ModelRefresh
 
 NO_EMBEDDINGS = MappingProxyType(
@@ -24,10 +25,6 @@ NO_EMBEDDINGS = MappingProxyType(
     }
 )
 """An engine without search by meaning."""
-NO_WATCHER = MappingProxyType(
-    {"enabled": False, "mode": "off", "lastEventAt": None, "pendingEvents": 0, "overflowTotal": 0}
-)
-"""An engine that does not watch its files."""
 
 
 def model_advisories(refresh: ModelRefresh) -> list[dict[str, Any]]:
@@ -47,3 +44,17 @@ def free_mb(path: str) -> int | None:
     except OSError:
         return None
     return free.f_bavail * free.f_frsize // (1024 * 1024)
+
+
+def index_empty(files: int, *, read_only: bool) -> MaadError:
+    """INDEX_EMPTY over so many Markdown files, with what to do about it."""
+    advice = (
+        "this read-only project cannot rebuild it"
+        if read_only
+        else "run maad_reindex, or `maad reindex` in the project folder"
+    )
+    return MaadError(
+        "INDEX_EMPTY",
+        f"the index of {files} Markdown files is empty or was never finished; {advice}",
+        {"onDiskMarkdownFiles": files},
+    )

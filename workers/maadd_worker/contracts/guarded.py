@@ -14,6 +14,7 @@ import msgspec
 
 from maadd.protocol.arguments import CreateGuardedArgs
 from maadd.protocol.canonical_json import canonical_json, whole_characters
+from maadd.protocol.doc_ids import describe_fault, doc_id_fault
 from maadd.protocol.document_content import normalized_body
 from maadd.protocol.errors import MaadError, MaadErrors
 from maadd.protocol.messages import Call
@@ -25,7 +26,6 @@ from maadd_worker.contracts.safe_read import Check
 from maadd_worker.contracts.stored_document import StoredDocument, read_stored
 from maadd_worker.contracts.surroundings import Surroundings
 from maadd_worker.index.store import DocumentRow
-from maadd_worker.schema.ids import describe_fault, doc_id_fault
 from maadd_worker.schema.model import Model
 from maadd_worker.schema.schema import IDENTITY_KEYS
 from maadd_worker.write.context import Plan, WriteContext, commit_identity

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
-from maadd.protocol.errors import MaadError, WireError, error_from_wire
+from maadd.protocol.errors import MaadError, error_from_wire
 from maadd.protocol.messages import Call, Reply, WorkerConfig
 from maadd_worker.contracts.git_reader import GitReader
 from maadd_worker.contracts.guarded import Admitted
@@ -18,22 +17,11 @@ from maadd_worker.contracts.snapshots import Snapshots
 from maadd_worker.contracts.surroundings import Surroundings, cancellation
 from maadd_worker.contracts.tools import answer_strict
 from maadd_worker.disk.root import ProjectRoot
+from maadd_worker.gate import Gate
 from maadd_worker.index.store import Index
 from maadd_worker.replies import failure_reply
 from maadd_worker.schema.model import Model
 from maadd_worker.write.context import WriteContext
-
-
-class PermitGate(Protocol):
-    """What a strict call asks of whoever queues and may withdraw it."""
-
-    def wanted(self, request_id: str) -> bool:
-        """Whether somebody still waits for the call."""
-        ...
-
-    def permit(self, request_id: str) -> WireError | None:
-        """Ask the front, at the publish point, whether the create may go on; why not."""
-        ...
 
 
 class HostContracts:
@@ -62,7 +50,7 @@ class HostContracts:
             git=GitReader(root.path) if has_git else None,
         )
 
-    def answer(self, call: Call, gate: PermitGate, *, index_empty: bool) -> Reply | Admitted:
+    def answer(self, call: Call, gate: Gate, *, index_empty: bool) -> Reply | Admitted:
         """The reply of a strict call, or the create that has the front's permit.
 
         What is admitted must be published at once: nothing is judged again.

@@ -15,6 +15,7 @@ import msgspec
 from maadd import __version__
 from maadd.protocol.arguments import DocumentReceiptArgs
 from maadd.protocol.canonical_json import canonical_json
+from maadd.protocol.doc_ids import describe_fault, doc_id_fault
 from maadd.protocol.document_content import PROJECTION
 from maadd.protocol.errors import MaadError
 from maadd_worker.contracts.git_reader import CommittedBlob, storage_error
@@ -23,7 +24,6 @@ from maadd_worker.contracts.stored_document import StoredDocument, read_stored
 from maadd_worker.contracts.surroundings import Surroundings
 from maadd_worker.index.store import DocumentRow
 from maadd_worker.markdown.text import iso_milliseconds
-from maadd_worker.schema.ids import describe_fault, doc_id_fault
 from maadd_worker.schema.model import stale_files
 from maadd_worker.schema.registry import TypeEntry
 

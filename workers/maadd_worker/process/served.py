@@ -5,38 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from maadd.protocol.errors import WireError
 from maadd.protocol.messages import Call, CallProgress, Event, Reply, WorkerConfig
+from maadd_worker.gate import Gate
 
 Progress = Callable[[str], None]
 Deliver = Callable[[Reply], None]
-
-
-class Gate(Protocol):
-    """Asked by the engine right before a write becomes visible."""
-
-    def admit(self, request_id: str) -> bool:
-        """Whether the write may be published now.
-
-        True: it is past its publish point and can no longer be withdrawn. False: nobody
-        wants it any more, or it waited too long; nothing of it may be published.
-        """
-        ...
-
-    def wanted(self, request_id: str) -> bool:
-        """Whether somebody still waits for the call."""
-        ...
-
-    def permit(self, request_id: str) -> WireError | None:
-        """Ask the front whether a guarded create may be published; why not, or None.
-
-        Blocks until it answers, for at most `PERMIT_WAIT_S` and the call's own time.
-        """
-        ...
-
-    def depth(self) -> int:
-        """Writes that wait or run."""
-        ...
 
 
 class ServedReader(Protocol):
@@ -57,6 +30,11 @@ class ServedEngine(Protocol[ReaderT]):
 
     @property
     def documents(self) -> int: ...
+
+    @property
+    def doc_types(self) -> list[str]:
+        """The registered types."""
+        ...
 
     @property
     def recovery_actions(self) -> list[str]: ...
