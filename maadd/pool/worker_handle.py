@@ -83,6 +83,7 @@ class PendingCall:
         "on_progress",
         "outcome",
         "request_id",
+        "session_id",
         "tool",
     )
 
@@ -109,6 +110,8 @@ class PendingCall:
         """The limit in ms, once the caller has its REQUEST_TIMEOUT."""
         self.on_end: Callable[[], None] | None = None
         """To be called when the worker is done with a call that nobody waits for."""
+        self.session_id: str | None = None
+        """Whose strict call it is; None for any other."""
 
     @property
     def surely_unpublished(self) -> bool:
@@ -170,8 +173,8 @@ class WorkerHandle:
         self._heard = time.monotonic()
         self._process: WorkerProcess | None = None
         self._stop_asked = False
-        self._paging: set[str] = set()
-        """The sessions that may have pages to fetch."""
+        self._strict_sessions: set[str] = set()
+        """The sessions that made strict calls, and may have pages to fetch."""
         self._collecting: asyncio.Task[None] | None = None
 
     # -- process -------------------------------------------------------------------------
@@ -323,15 +326,21 @@ class WorkerHandle:
             pending.settle(CallEnd.WITHDRAWN)
             return pending
         self.calls[call.request_id] = pending
-        if call.budget is not None and not is_write:
-            self._paging.add(call.session_id)
+        if call.budget is not None:
+            pending.session_id = call.session_id
+            self._strict_sessions.add(call.session_id)
         return pending
 
     def forget_session(self, session_id: str) -> None:
-        """Have the worker let go of what it keeps for the pages of an ended session."""
-        if session_id in self._paging:
-            self._paging.discard(session_id)
-            self._tell(SessionEnded(session_id))
+        """Have the worker give up the strict calls of an ended session, and let go of what it
+        keeps for its pages. What has its permit goes on."""
+        if session_id not in self._strict_sessions:
+            return
+        self._strict_sessions.discard(session_id)
+        for pending in list(self.calls.values()):
+            if pending.session_id == session_id and not pending.granted:
+                self.cancel(pending)
+        self._tell(SessionEnded(session_id))
 
     def holds(self, pending: PendingCall) -> bool:
         """Whether the worker still has the call."""
@@ -447,10 +456,6 @@ class WorkerHandle:
     def _permit_refusal(self, pending: PendingCall | None, generation: int) -> MaadError | None:
         if pending is None or pending.on_permit is None:
             return _given_up()
-        try:
-            pending.on_permit()
-        except MaadError as failure:
-            return failure
         if pending.cancelled or pending.outcome.done():
             return _given_up()
         if self.stage is not Stage.READY or generation != self._config.generation:
@@ -459,6 +464,10 @@ class WorkerHandle:
                 f'the engine of project "{self.project}" is being replaced; nothing was written',
                 {"writeOutcome": "not_published"},
             )
+        try:
+            pending.on_permit()  # Last: what it allows is granted.
+        except MaadError as failure:
+            return failure
         return None
 
     def _cancelled(self, message: Cancelled) -> None:

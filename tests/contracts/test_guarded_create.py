@@ -77,6 +77,16 @@ def test_an_empty_body_never_becomes_the_template(open_host: OpenHost) -> None:
     assert (host.root / "memos/me-1.md").read_text().endswith("topic: Harbour dues\n---\n")
 
 
+@pytest.mark.parametrize("body", ["---\ntitle: no\n---\ntext\n", "a\n---\nb\n---\n", "```\n---\n```"])
+def test_rules_in_a_body_are_body(open_host: OpenHost, body: str) -> None:
+    host = open_host()
+    request = host.request(body=body)
+    host.create(request)
+    committed = host.receipt()["committed"]
+    assert committed["contentDigest"] == request["expectedContentDigest"]
+    assert committed["frontmatter"]["topic"] == "Harbour dues"
+
+
 def test_defaults_of_the_schema_are_not_added(open_host: OpenHost, project: Path) -> None:
     schema = project / "_schema/memo.v1.yaml"
     schema.write_text(schema.read_text() + "")

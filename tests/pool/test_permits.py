@@ -199,3 +199,17 @@ async def test_the_end_of_a_session_reaches_the_workers_it_paged_with(
         bench.pool.session_ended("session")
         await until(lambda: project.lines("forgotten"))
         assert project.lines("forgotten") == ["session"]
+
+
+async def test_the_end_of_a_session_withdraws_its_creates(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        await bench.pool.ensure_ready(project, 20)
+        fifo = project.fifo("hold")
+        work = guarded(bench, project, before=fifo)
+        await until(lambda: project.lines("before"))
+        bench.pool.session_ended("session")
+        assert (await failure(work)).code == "RECEIPT_ENGINE_NOT_READY"
+        await asyncio.to_thread(open_fifo, fifo)
+        await until(lambda: project.lines("permits"))
+        assert project.lines("written") == []
