@@ -77,7 +77,9 @@ def test_an_empty_body_never_becomes_the_template(open_host: OpenHost) -> None:
     assert (host.root / "memos/me-1.md").read_text().endswith("topic: Harbour dues\n---\n")
 
 
-@pytest.mark.parametrize("body", ["---\ntitle: no\n---\ntext\n", "a\n---\nb\n---\n", "```\n---\n```"])
+@pytest.mark.parametrize(
+    "body", ["---\ntitle: no\n---\ntext\n", "a\n---\nb\n---\n", "```\n---\n```"]
+)
 def test_rules_in_a_body_are_body(open_host: OpenHost, body: str) -> None:
     host = open_host()
     request = host.request(body=body)

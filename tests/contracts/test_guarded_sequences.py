@@ -19,5 +19,5 @@ def test_only_promised_documents_are_ever_published() -> None:
 @pytest.mark.soak
 def test_only_promised_documents_over_long_sequences() -> None:
     run_state_machine_as_test(
-        GuardedCreates, settings=settings(max_examples=500, stateful_step_count=50, **_ANY_TIME)
+        GuardedCreates, settings=settings(max_examples=300, stateful_step_count=40, **_ANY_TIME)
     )

@@ -7,6 +7,7 @@ plan for the very bytes whose digest was compared.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -134,14 +135,12 @@ def rehearse(around: Surroundings, call: Call, args: CreateGuardedArgs, check: C
     """How far the create would get: the steps 0 to 7, which read only."""
     history = _passes(lambda: check_history(around, args))
     schema = content = False
-    try:
+    with contextlib.suppress(MaadError, MaadErrors):
         seen = observe(around.root, args.doc_type, around.preparations, check)
         check_schema(args, seen)
         schema = True
         prepare(around, call, args, seen)
         content = True
-    except (MaadError, MaadErrors):
-        pass
     return Verdict(schema, content, history)
 
 
