@@ -66,7 +66,7 @@ async def run_call(
                 return await _expired(worker, pending, limit_ms, word_s)
             if outcome is CallEnd.LOST:
                 if is_write:
-                    raise _lost(pending)
+                    raise _lost(call.tool, unpublished=pending.surely_unpublished)
                 if strict:
                     raise not_ready(supervisor)
                 if repeated:
@@ -126,15 +126,15 @@ def _timed_out(tool: str, limit_ms: int, write_outcome: str | None) -> MaadError
     return MaadError("REQUEST_TIMEOUT", f"{tool} took longer than {limit_ms} ms; {advice}", details)
 
 
-def _lost(pending: PendingCall) -> MaadError:
-    if pending.surely_unpublished:
+def _lost(tool: str, *, unpublished: bool = False) -> MaadError:
+    if unpublished:
         advice, outcome = "nothing was written", "not_published"
     else:
-        advice, outcome = _reconcile(pending.tool), "unknown_reconcile"
+        advice, outcome = _reconcile(tool), "unknown_reconcile"
     return MaadError(
         "WORKER_LOST",
-        f"the worker died while it had {pending.tool}; {advice}",
-        {"tool": pending.tool, "writeOutcome": outcome},
+        f"the worker died while it had {tool}; {advice}",
+        {"tool": tool, "writeOutcome": outcome},
     )
 
 

@@ -1,4 +1,4 @@
-"""Fetching pages with any client: bounded, verified, begun again when things move (spec 05 §9.8)."""
+"""Fetching pages with any client: bounded, verified, begun again when it must (spec 05 §9.8)."""
 
 from __future__ import annotations
 
