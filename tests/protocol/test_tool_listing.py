@@ -41,6 +41,7 @@ def test_the_list_of_all_tools_stays_within_its_budget() -> None:
 def test_schemas_are_valid_json_schema_2020_12(name: str) -> None:
     jsonschema.Draft202012Validator.check_schema(input_schema(TOOLS[name]))
 
+
 SNAKE_CASE = {"response_mode"}
 """Arguments that the contract spells so (spec 02 §9)."""
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from maadd.protocol.arguments import HealthArgs
+from maadd_worker.index.writer import VERSIONS_RESET_KEY
 from maadd_worker.outcome import Outcome
 from maadd_worker.read.context import ReadContext
 from maadd_worker.read.summary import BOOTSTRAP_HINT
@@ -30,6 +31,8 @@ def health(context: ReadContext, args: HealthArgs) -> Outcome:
         "lastIntegrityFindings": _stored_object(context, SWEEP_FINDINGS_KEY),
         "lastBackupTag": _stored_object(context, BACKUP_TAG_KEY),
     }
+    if context.reader.meta_get(VERSIONS_RESET_KEY) is not None:
+        data["versionsReset"] = True
     return Outcome(context.engine_report() | data)
 
 
