@@ -27,6 +27,7 @@ from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare
+from maadd_worker.engine_events import reindex_events, stale_model_event
 from maadd_worker.engine_report import NO_EMBEDDINGS, free_mb, model_advisories
 from maadd_worker.engine_watch import Watching
 from maadd_worker.history.backup import BackupContext, backup
@@ -172,12 +173,13 @@ class Engine:
                 state = index_state(reader, model, self._root)
                 self.index_empty = state.files if state.files > state.documents else None
         if self.index_empty is not None and self._settings.boot_reindex and not self.read_only:
-            reindex(
+            report = reindex(
                 self._write_context(),
                 ReindexArgs(),
                 lambda done: progress(f"reindex {done.doc_type} {done.scanned}"),
                 unread=True,
             )
+            self._notices += reindex_events(report)
             self.index_empty = None
 
     def offer_instructions(self) -> None:
@@ -185,7 +187,7 @@ class Engine:
         failures: list[MaadError] = []
         if not self.read_only:
             failures = scaffold(self._root, self._instructions, fsync=self._settings.fsync)
-        self._notices = bind_notices(
+        self._notices += bind_notices(
             self._root, self._instructions, failures, read_only=self.read_only
         )
 
@@ -421,6 +423,7 @@ class Engine:
             self._watch_when_served()
         broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
         report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
+        self._notices += reindex_events(report)
         return reindex_outcome(report, args)
 
     def _progress_of(self, call: Call) -> Callable[[PassProgress], None] | None:
@@ -456,7 +459,10 @@ class Engine:
 
     def _refresh_model(self) -> None:
         """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
-        if stale_files(self._root, self._model.model):
+        changed = stale_files(self._root, self._model.model)
+        if changed:
+            trigger = self._activity.current
+            self._notices.append(stale_model_event(self._config.project, trigger, changed))
             self._model = refresh_model(self._root, self._model.model)
             self._watching.model_changed()
 
@@ -510,6 +516,7 @@ class Engine:
             self._refresh_model()
         taken = self._watching.take_over(self._write_context, idle)
         self._events.extend(taken)
+        self._tell_notices()
         return self._watching.settle(wait)
 
     def connect_log(self, warn: Callable[..., None]) -> None:
@@ -517,9 +524,12 @@ class Engine:
         logged with it, also those since the start, and what the start has to tell."""
         self._history.connect_log(warn)
         self._watching.warn = warn
+        self._tell_notices()
+
+    def _tell_notices(self) -> None:
         while self._notices:
             notice = self._notices.pop(0)
-            warn(notice.event, **notice.members)
+            self._watching.warn(notice.event, **notice.members)
 
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hand over what has the writer thread call `settle`."""
