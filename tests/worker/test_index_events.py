@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import msgspec
 import pytest
 
 SHIP = "---\ndoc_id: {id}\ndoc_type: ship\nschema: ship.v1\nname: N\n---\n{body}"
@@ -105,6 +106,26 @@ def test_an_unwatched_index_with_a_single_edit_is_left_alone(open_project: Any) 
     project.engine._watching.stop()
     project.settle()
     assert project.ok("maad_summary")["totalDocuments"] == 10
+
+
+def test_answers_during_a_pass_say_that_more_may_come(open_project: Any) -> None:
+    project = open_project()
+    write_ship(project, "shp-1")
+    project.ok("maad_reindex")
+    met: list[bool] = []
+
+    def read_meanwhile(_progress: Any) -> None:
+        reply = project.reply("maad_query", docType="ship")
+        met.append(b"INDEX_BEHIND" in msgspec.json.encode(reply.meta))
+
+    project.engine.connect_progress(read_meanwhile)
+    call = project.request("maad_reindex", {"force": True}, wants_progress=True)
+    [reply] = project.group(call)
+    assert reply.ok
+    assert met
+    assert all(met)
+    after = project.reply("maad_query", docType="ship")
+    assert b"INDEX_BEHIND" not in msgspec.json.encode(after.meta)
 
 
 def lose(project: Any, doc_ids: list[str]) -> None:

@@ -243,6 +243,7 @@ class Engine:
             keep_sweep=self._aftercare.keep_sweep,
             instructions=self._instructions,
             engine_report=self.health,
+            index_behind=self._activity.current == "maad_reindex",
         )
 
     def _plans(self) -> TypePlans:
