@@ -7,12 +7,12 @@ folding of letters is wider than that of a search, so that every value found is 
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 
 from maadd_worker.index.counters import read_type_state
+from maadd_worker.index.filters import contains_test
 from maadd_worker.index.reader import IndexReader
 
 _LISTED = 1000
@@ -21,7 +21,6 @@ _LISTED = 1000
 _SHORT_WALK = 20_000
 """A walk over so many objects in their own order is cheaper than sorting all that match."""
 
-_ASCII_LETTER = re.compile("[A-Za-z]")
 _GRAM = 3
 _MOST_GRAMS = 24
 """So many runs of three characters of a text are looked at to find rare ones."""
@@ -169,9 +168,7 @@ def _tests(row: str, wanted: ObjectQuery) -> tuple[str, list[str]]:
     if wanted.value is not None:
         asked.append(("{row}.value = ?", wanted.value))
     if wanted.contains is not None:
-        # lower() folds ASCII letters only, and instr() knows no wildcards.
-        folds = _ASCII_LETTER.search(wanted.contains) is not None
-        test = "instr(lower({row}.value), lower(?)) > 0" if folds else "instr({row}.value, ?) > 0"
+        test = contains_test("{row}.value", wanted.contains)
         asked.append((test, wanted.contains))
     if wanted.doc_id is not None:
         asked.append(("{row}.doc_id = ?", wanted.doc_id))

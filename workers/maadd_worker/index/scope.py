@@ -19,6 +19,7 @@ from maadd.protocol.errors import MaadError
 from maadd_worker.index.chains import ChainFault, is_chain, parse_chain, unindexed_fields
 from maadd_worker.index.filters import (
     ScopeWarning,
+    contains_test,
     filter_fields,
     flatten_condition,
     is_number,
@@ -310,8 +311,7 @@ def _test(part: Part) -> str:
     if part.op == "in":
         return f"{{v}}.field_value IN ({_ANY_OF})"
     if part.op == "contains":
-        # lower() folds ASCII letters only, as LIKE does, and knows no wildcards.
-        return "instr(lower({v}.field_value), lower(?)) > 0"
+        return contains_test("{v}.field_value", part.bound)
     sign = _RANGE_SQL[part.op]
     if part.numeric:
         return f"{_KNOWN_NUMBER} AND {{v}}.numeric_value {sign} ?"
