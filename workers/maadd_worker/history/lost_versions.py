@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from maadd_worker.history.command import (
+    PLAIN,
     GitTimeout,
     child_environment,
     git_arguments,
@@ -41,6 +42,7 @@ that changed nothing are always found."""
 _SILENCE_S = 60.0
 """Git is given up when it says nothing for so long."""
 
+_READING = (*PLAIN, "-c", "core.fsmonitor=false")
 _FORMAT = "--format=" + "".join(f"{field}%x00" for field in ("%H", "%ct", "%s", "%b"))
 _SEVERAL = re.compile(r"(?:bulk|purge|repair|batch|recovery):.*", re.ASCII)
 
@@ -96,6 +98,7 @@ class _Stories:
 
     def take_changes(self, changes: Iterator[str], when: int) -> None:
         """Take over the changed paths of a commit, as status letters and paths in turn."""
+        moved: dict[str, _Story] = {}
         for status in changes:
             path = next(changes)
             new_path = next(changes) if status[0] in "RC" else path
@@ -111,10 +114,12 @@ class _Stories:
                     story.begun = True
                 case "R":
                     story.touch(when, 0 if status == "R100" else 1)
-                    self._moved[path] = story
+                    moved[path] = story
                     self._moved.pop(new_path, None)
                 case _:
                     story.touch(when, 1)
+        # Files may change places in one commit.
+        self._moved |= moved
 
     def find(self, doc_id: str, path: str) -> _Story | None:
         """All that is known of a record."""
@@ -137,11 +142,12 @@ class _Stories:
         if action != "delete":
             story.touch(when, 1)
             story.begun = story.begun or action == "create"
-        elif "soft" in detail:
+        elif "hard" in detail or "purge" in detail:
+            # What is there now, if anything, came later.
+            story.begun = True
+        else:
             # A tombstone keeps its version.
             story.touch(when, 0)
-        else:
-            story.begun = True
 
 
 def past_of(root: str) -> PastLookup:
@@ -150,7 +156,7 @@ def past_of(root: str) -> PastLookup:
     Nothing without a repository or a commit. GitFailure when Git fails or falls silent.
     """
     git_dir = locate(root)
-    if git_dir is None or run_git(root, ["rev-parse", "-q", "--verify", "HEAD"]).status:
+    if git_dir is None or not _has_commits(root):
         return lambda _doc_id, _path: None
     whole = not os.path.exists(os.path.join(git_dir.common, "shallow"))
     stories = _Stories()
@@ -175,6 +181,13 @@ def past_of(root: str) -> PastLookup:
         )
 
     return look_up
+
+
+def _has_commits(root: str) -> bool:
+    result = run_git(root, ["rev-parse", "-q", "--verify", "HEAD"])
+    if result.status not in (0, 1):
+        raise GitFailure("GIT_UNKNOWN_ERROR", f"git rev-parse failed: {result.complaint}")
+    return result.status == 0
 
 
 def _read(root: str, stories: _Stories) -> None:
@@ -224,7 +237,7 @@ def _edited(root: str) -> set[str]:
         "--untracked-files=no",
         "--ignore-submodules=all",
     ]
-    result = run_git(root, arguments, timeout_s=_SILENCE_S)
+    result = run_git(root, arguments, settings=_READING, timeout_s=_SILENCE_S)
     if result.status:
         raise GitFailure("GIT_UNKNOWN_ERROR", f"git status failed: {result.complaint}")
     text = result.stdout.decode("utf-8", "surrogateescape")
@@ -233,7 +246,10 @@ def _edited(root: str) -> set[str]:
 
 def _commits(root: str) -> Iterator[_Commit]:
     """The commits on the branch, children before parents, while Git finds them."""
-    arguments = ["log", "-z", "--topo-order", "--no-patch", "--no-show-signature", _FORMAT]
+    arguments = [
+        "log", "-z", "--topo-order", "--no-patch", "--no-show-signature", "--encoding=UTF-8",
+        _FORMAT,
+    ]  # fmt: skip
     try:
         child = subprocess.Popen(
             git_arguments(arguments),
