@@ -53,7 +53,7 @@ def model(body: str, start: int) -> list[tuple[str, int, int, int, str]]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(bodies, tails, st.integers(1, 9))
 def test_blocks_are_those_of_the_model(head: str, tail: str, start: int) -> None:
     body = head + tail

@@ -70,7 +70,7 @@ def orders(shared_project):
     limit=st.integers(1, 4),
 )
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_a_query_walk_meets_every_record_that_stayed_exactly_once(
     orders, start, between, sort, order, limit
@@ -100,7 +100,7 @@ def test_a_query_walk_meets_every_record_that_stayed_exactly_once(
 
 @given(between=st.lists(writes, min_size=1, max_size=6), limit=st.integers(1, 4))
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_a_feed_tells_every_change_that_lasts_exactly_once(orders, between, limit):
     orders.clear()
