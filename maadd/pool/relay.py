@@ -34,8 +34,9 @@ class Relay:
         self._supervisor = supervisor
         self._send = send
         self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: dict[str, asyncio.Task[None]] = {}
+        """Calls that no worker has yet."""
         self._held: dict[str, PendingCall] = {}
-        self._withdrawn: set[str] = set()
 
     def announce(self) -> None:
         """Have the worker started, and the other side told when it is ready, or why not."""
@@ -43,32 +44,36 @@ class Relay:
 
     def take(self, call: Call) -> None:
         """Have the worker perform a call."""
-        self._run(self._answer(call))
+        self._waiting[call.request_id] = self._run(self._answer(call))
 
     def withdraw(self, request_id: str) -> None:
         """Nobody waits for the call any more; what became of it is told."""
-        self._withdrawn.add(request_id)
         pending = self._held.get(request_id)
         if pending is not None:
             pending.settle(CallEnd.EXPIRED)
-
-    async def finish(self, timeout_s: float) -> None:
-        """Wait for the calls that are left, and give up those that take longer."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=timeout_s)
-        for task in list(self._tasks):
+        elif (task := self._waiting.pop(request_id, None)) is not None:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._send(Cancelled(request_id, withdrawn=True))
 
     def withdraw_all(self) -> None:
         """The other side is gone."""
-        for request_id in list(self._held):
+        for request_id in [*self._held, *self._waiting]:
             self.withdraw(request_id)
 
-    def _run(self, work: Coroutine[None, None, None]) -> None:
+    async def finish(self) -> None:
+        """Wait for the calls that are left."""
+        try:
+            while self._tasks:
+                await asyncio.wait(self._tasks)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+
+    def _run(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _announce(self) -> None:
         try:
@@ -84,19 +89,17 @@ class Relay:
         try:
             self._send(await self._perform(call))
         except (MaadError, MaadErrors) as failure:
-            self._send(_refusal(call, failure))
+            self._send(refusal_of(call, failure))
         finally:
             self._held.pop(call.request_id, None)
-            self._withdrawn.discard(call.request_id)
+            self._waiting.pop(call.request_id, None)
 
     async def _perform(self, call: Call) -> FromOwner:
         """What the other side is told at the end of a call."""
         deadline = time.monotonic() + call.deadline_ms / 1000
-        while call.request_id not in self._withdrawn:
+        while True:
             supervisor = self._supervisor()
             worker = await supervisor.ready(deadline - time.monotonic())
-            if call.request_id in self._withdrawn:
-                break
             pending = worker.dispatch(
                 call,
                 is_write=call.is_write,
@@ -110,7 +113,10 @@ class Relay:
                 return outcome
             if outcome is CallEnd.LOST:
                 return Lost(call.request_id)
-        return Cancelled(call.request_id, withdrawn=True)
+            if pending.cancelled:
+                return Cancelled(call.request_id, withdrawn=True)
+            # The worker takes no more calls; the next one does.
+            del self._held[call.request_id]
 
     async def _outcome(self, worker: Worker, pending: PendingCall) -> Reply | CallEnd:
         """How the worker's part of a call ends; that it goes on after all is told before."""
@@ -129,7 +135,8 @@ class Relay:
         return outcome
 
 
-def _refusal(call: Call, failure: MaadError | MaadErrors) -> Reply:
+def refusal_of(call: Call, failure: MaadError | MaadErrors) -> Reply:
+    """The reply that a failure is."""
     errors = [error.wire() for error in errors_of(failure)]
     body = msgspec.json.encode(errors)
     return Reply(call.request_id, ok=False, body=body, error_code=errors[0].code)

@@ -19,6 +19,8 @@ _LOCK = "lock"
 _WORKERS = "workers.sock"
 _CONTROL = "control.sock"
 _FORK_SERVER = "listener-"
+_BESIDE = 64
+"""So many fronts of one project or instance find a place."""
 
 
 def instance_key(target: str) -> str:
@@ -55,21 +57,22 @@ class RuntimeDir:
         self._target_fd = target_fd
 
     @classmethod
-    def claim(cls, target: str, environ: Mapping[str, str]) -> RuntimeDir:
+    def claim(cls, target: str, environ: Mapping[str, str], *, beside: bool = False) -> RuntimeDir:
         """Create, check and lock the directory of `target`, and sweep it.
+
+        `beside`: where another front holds it, take a directory inside, as several stdio
+        servers may share a project or an instance (spec 04 §10). A daemon shares with nobody.
 
         PROJECT_LOCKED `{scope, ownerPid}` when another front holds it,
         INSTANCE_CONFIG_INVALID when it cannot be used safely.
         """
         path = runtime_path(target, environ)
-        for name in (_WORKERS, _CONTROL):
-            _check_length(os.path.join(path, name))
+        _check_lengths(path)
         if not environ.get("MAADD_RUNTIME_DIR"):
             _make_private(os.path.dirname(path))
-        _make_private(path)
-        lock_fd = _lock(os.path.join(path, _LOCK))
+        path, lock_fd = _claim_first(path, _BESIDE if beside else 1)
         try:
-            target_fd = _lock_target(target)
+            target_fd = _lock_target(target, shared=beside)
         except MaadError:
             os.close(lock_fd)
             raise
@@ -107,13 +110,32 @@ class RuntimeDir:
                     os.unlink(os.path.join(self.path, name))
 
 
-def _check_length(path: str) -> None:
-    length = len(os.fsencode(path))
-    if length > MAX_SOCKET_PATH:
-        raise _unusable(
-            f"the socket path {path} has {length} bytes, the system allows {MAX_SOCKET_PATH}; "
-            "set MAADD_RUNTIME_DIR to a shorter directory"
-        )
+def _claim_first(path: str, places: int) -> tuple[str, int]:
+    """The first directory that no front holds, `path` itself or one inside, and its lock."""
+    locked: MaadError | None = None
+    for number in range(1, places + 1):
+        candidate = path if number == 1 else os.path.join(path, str(number))
+        _check_lengths(candidate)
+        _make_private(candidate)
+        try:
+            return candidate, _lock(os.path.join(candidate, _LOCK))
+        except MaadError as failure:
+            if failure.code != "PROJECT_LOCKED":
+                raise
+            locked = locked or failure
+    assert locked is not None
+    raise locked
+
+
+def _check_lengths(path: str) -> None:
+    for name in (_WORKERS, _CONTROL):
+        socket = os.path.join(path, name)
+        length = len(os.fsencode(socket))
+        if length > MAX_SOCKET_PATH:
+            raise _unusable(
+                f"the socket path {socket} has {length} bytes, the system allows "
+                f"{MAX_SOCKET_PATH}; set MAADD_RUNTIME_DIR to a shorter directory"
+            )
 
 
 def _make_private(path: str) -> None:
@@ -166,9 +188,9 @@ def _lock(path: str) -> int:
     return fd
 
 
-def _lock_target(target: str) -> int | None:
+def _lock_target(target: str, *, shared: bool) -> int | None:
     """Lock the instance file itself: two fronts may have been given different runtime
-    directories by their environments."""
+    directories by their environments. `shared`: with others of the kind, or not at all."""
     try:
         fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -177,10 +199,12 @@ def _lock_target(target: str) -> int | None:
         os.close(fd)
         return None
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError as error:
         owner = _flock_holder(fd)
         os.close(fd)
+        if shared:
+            return None
         raise _already_served(owner) from error
     except OSError:
         # A file system without flock: the runtime directory alone has to do.
