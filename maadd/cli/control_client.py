@@ -52,10 +52,10 @@ class OwnerGone(Exception):
 class ControlConnection:
     """A blocking connection to the front behind a control socket."""
 
-    def __init__(self, endpoint: str) -> None:
-        """Raises Unreachable."""
+    def __init__(self, endpoint: str, wait_s: float = HANDSHAKE_S) -> None:
+        """Raises Unreachable, after `wait_s` at the latest."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(HANDSHAKE_S)
+        self._socket.settimeout(wait_s)
         try:
             self._socket.connect(endpoint)
         except PermissionError:
@@ -116,11 +116,18 @@ class OwnedProject:
         self._warn = warn
 
     @classmethod
-    def attach(cls, endpoint: str, root: str, warn: Callable[[str], None]) -> OwnedProject:
-        """Reach the project at `root` through its owner. Raises Unreachable."""
-        connection = ControlConnection(endpoint)
+    def attach(
+        cls,
+        endpoint: str,
+        root: str,
+        warn: Callable[[str], None],
+        *,
+        wait_s: float = HANDSHAKE_S,
+    ) -> OwnedProject:
+        """Reach the project at `root` through its server. Raises Unreachable."""
+        connection = ControlConnection(endpoint, wait_s)
         try:
-            answer = connection.ask(Attach(root, follow=False))
+            answer = connection.ask(Attach(root, follow=False), wait_s)
         except BaseException as failure:
             connection.close()
             if isinstance(failure, MaadErrors):

@@ -47,12 +47,13 @@ def reload_command() -> int:
     from maadd.cli.control_client import ControlConnection, Unreachable
     from maadd.protocol.control import Reload, Reloaded
 
-    endpoint, _ = _find_server()
+    endpoint, _ = _find_server("INSTANCE_RELOAD_FAILED")
     try:
         with closing(ControlConnection(endpoint)) as connection:
             answer = connection.ask(Reload(), wait_s=None)
     except Unreachable as failure:
-        fail(_unreachable(f"the server ended meanwhile: {failure.reason}"))
+        reason = f"the server ended meanwhile: {failure.reason}"
+        fail(MaadError("INSTANCE_RELOAD_FAILED", reason))
     except MaadErrors as failure:
         fail(failure)
     assert isinstance(answer, Reloaded)
@@ -67,7 +68,7 @@ def status_command(as_json: bool) -> int:
     """Show the running server and the state of its projects. Exit code 1 when none runs."""
     from msgspec import to_builtins
 
-    _, report = _find_server()
+    _, report = _find_server("PROJECT_UNAVAILABLE")
     if wants_json(as_json):
         print_json(to_builtins(report))
         return 0
@@ -86,8 +87,9 @@ def status_command(as_json: bool) -> int:
     return 0
 
 
-def _find_server() -> tuple[str, StatusReport]:
-    """The control socket of the server that serves the instance, and what it says of itself."""
+def _find_server(code: str) -> tuple[str, StatusReport]:
+    """The control socket of the server that serves the instance, and what it says of itself;
+    `code` is the failure where none can be reached."""
     settings = command_settings()
     if settings.instance is None:
         fail(MaadError("INSTANCE_CONFIG_NOT_FOUND", "name the instance file with --instance FILE"))
@@ -95,9 +97,10 @@ def _find_server() -> tuple[str, StatusReport]:
     found = _first_server(path, settings)
     if isinstance(found, str):
         fail(
-            _unreachable(
+            MaadError(
+                code,
                 f"no server of {path} can be reached ({found}); start it with "
-                f"`maad serve --instance {path}`, or set MAADD_RUNTIME_DIR as it has it"
+                f"`maad serve --instance {path}`, or set MAADD_RUNTIME_DIR as it has it",
             )
         )
     return found
@@ -127,10 +130,10 @@ def _endpoints(path: str, settings: Settings) -> Iterator[str]:
     """Where the server's control socket may be: in the runtime directory as this environment
     has it, or where the owner of one of the projects says."""
     from maadd.config.instance import load_instance
-    from maadd.pool.runtime_dir import control_socket, runtime_path
+    from maadd.config.runtime_path import CONTROL_SOCKET, runtime_path
     from maadd.protocol.ownership import last_owner
 
-    yield control_socket(runtime_path(path, os.environ))
+    yield os.path.join(runtime_path(path, os.environ), CONTROL_SOCKET)
     try:
         projects = load_instance(path, settings).projects.values()
     except MaadErrors:
@@ -139,7 +142,3 @@ def _endpoints(path: str, settings: Settings) -> Iterator[str]:
     for project in projects:
         if (endpoint := last_owner(project.path).endpoint) is not None:
             yield endpoint
-
-
-def _unreachable(message: str) -> MaadError:
-    return MaadError("INSTANCE_RELOAD_FAILED", message)

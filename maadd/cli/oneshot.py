@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from maadd.cli.control_client import OnProgress, OwnedProject, OwnerGone, Unreachable, worker_lost
-from maadd.cli.scaffold import refuse_no_project
+from maadd.cli.project_folder import refuse_no_project
 from maadd.config.instance import synthesize_instance
+from maadd.config.runtime_path import control_sockets
 from maadd.config.settings import Settings
 from maadd.protocol.control import HANDSHAKE_S
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, error_from_wire
 from maadd.protocol.messages import Call, Reply, WorkerConfig
-from maadd.protocol.ownership import last_owner
+from maadd.protocol.ownership import last_owner, read_owner
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import TOOLS, ToolKind
 from maadd.protocol.validation import check_arguments
@@ -30,6 +32,8 @@ _SESSION = "command-line"
 _DEADLINE_MS = 24 * 60 * 60 * 1000
 """A person ends a command that takes too long."""
 _RETRY_S = 0.05
+_IDLE_WAIT_S = 0.5
+"""Enough for a server that may be asked, while the project is free."""
 
 Warn = Callable[[str], None]
 
@@ -159,11 +163,13 @@ def _open_access(root: str, settings: Settings, warn: Warn) -> Access:
     """The owner, or an engine where there is none. An owner that should answer and does not may
     be about to end, and is waited for."""
     deadline = time.monotonic() + HANDSHAKE_S
+    idle = _idle_server(root, warn) if read_owner(root) is None else None
+    if idle is not None:
+        return idle
     while True:
         unreachable: Unreachable | None = None
         endpoint = last_owner(root).endpoint
         if endpoint is not None:
-            # Also when nobody has the lock: its worker may only be idle.
             try:
                 return OwnedProject.attach(endpoint, root, warn)
             except Unreachable as failure:
@@ -177,6 +183,16 @@ def _open_access(root: str, settings: Settings, warn: Warn) -> Access:
             if hopeless or time.monotonic() >= deadline:
                 raise MaadErrors([_locked(failure, unreachable)]) from failure
         time.sleep(_RETRY_S)
+
+
+def _idle_server(root: str, warn: Warn) -> OwnedProject | None:
+    """A running server of the project that has no worker for it now; the call starts one."""
+    last = last_owner(root).endpoint
+    found = control_sockets(os.environ)
+    for endpoint in found if last is None else [last, *found]:
+        with contextlib.suppress(Unreachable):
+            return OwnedProject.attach(endpoint, root, warn, wait_s=_IDLE_WAIT_S)
+    return None
 
 
 def _open_engine(root: str, settings: Settings) -> _OwnEngine:

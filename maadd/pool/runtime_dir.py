@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import stat
-import tempfile
 from collections.abc import Mapping
 
+from maadd.config.runtime_path import CONTROL_SOCKET, FRONTS_AT_MOST, runtime_path
 from maadd.protocol.errors import MaadError
 
 MAX_SOCKET_PATH = 107
@@ -17,35 +16,7 @@ MAX_SOCKET_PATH = 107
 
 _LOCK = "lock"
 _WORKERS = "workers.sock"
-_CONTROL = "control.sock"
 _FORK_SERVER = "listener-"
-_BESIDE = 64
-"""So many fronts of one project or instance find a place."""
-
-
-def instance_key(target: str) -> str:
-    """16 hex digits for an instance file or project directory, the same for every path to it."""
-    return hashlib.sha256(os.fsencode(os.path.realpath(target))).hexdigest()[:16]
-
-
-def runtime_path(target: str, environ: Mapping[str, str]) -> str:
-    """Where the front of `target` (instance file or project directory) has its directory.
-
-    Touches nothing; a command uses it to find a running front's control socket.
-    """
-    if explicit := environ.get("MAADD_RUNTIME_DIR"):
-        return os.path.abspath(explicit)
-    session = environ.get("XDG_RUNTIME_DIR", "")
-    if os.path.isabs(session) and os.path.isdir(session):
-        base = os.path.join(session, "maadd")
-    else:
-        base = os.path.join(tempfile.gettempdir(), f"maadd-{os.geteuid()}")
-    return os.path.join(base, instance_key(target))
-
-
-def control_socket(path: str) -> str:
-    """The control socket inside the runtime directory `path`."""
-    return os.path.join(path, _CONTROL)
 
 
 class RuntimeDir:
@@ -70,7 +41,7 @@ class RuntimeDir:
         _check_lengths(path)
         if not environ.get("MAADD_RUNTIME_DIR"):
             _make_private(os.path.dirname(path))
-        path, lock_fd = _claim_first(path, _BESIDE if beside else 1)
+        path, lock_fd = _claim_first(path, FRONTS_AT_MOST if beside else 1)
         try:
             target_fd = _lock_target(target, shared=beside)
         except MaadError:
@@ -88,7 +59,7 @@ class RuntimeDir:
     @property
     def control_path(self) -> str:
         """The socket that takes commands of the command line."""
-        return control_socket(self.path)
+        return os.path.join(self.path, CONTROL_SOCKET)
 
     def release(self) -> None:
         """Remove the sockets and give the directory up; safe to call twice."""
@@ -105,7 +76,7 @@ class RuntimeDir:
     def _sweep(self) -> None:
         for name in os.listdir(self.path):
             # The fork server of a killed front leaves its socket behind, too.
-            if name in (_WORKERS, _CONTROL) or name.startswith(_FORK_SERVER):
+            if name in (_WORKERS, CONTROL_SOCKET) or name.startswith(_FORK_SERVER):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(self.path, name))
 
@@ -128,7 +99,7 @@ def _claim_first(path: str, places: int) -> tuple[str, int]:
 
 
 def _check_lengths(path: str) -> None:
-    for name in (_WORKERS, _CONTROL):
+    for name in (_WORKERS, CONTROL_SOCKET):
         socket = os.path.join(path, name)
         length = len(os.fsencode(socket))
         if length > MAX_SOCKET_PATH:

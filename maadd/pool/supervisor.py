@@ -22,6 +22,7 @@ from maadd.pool.spawn import Spawner
 from maadd.pool.worker_handle import Stage, Staged, WorkerHandle
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, error_from_wire
 from maadd.protocol.messages import RESYNC, Event, HistorySettings
+from maadd.protocol.ownership import last_owner
 
 _START_RETRY_MS = 1_000
 _CONTENDED_S = 0.1
@@ -351,11 +352,15 @@ class Supervisor:
 
     async def _refused(self, errors: list[WireError]) -> bool:
         """The project could not be opened. True: another process was quicker and will be found."""
-        until, self._locked_until = self._locked_until, None
-        if errors[0].code == "PROJECT_LOCKED" and until is not None and time.monotonic() < until:
-            self._locked_until = until
-            await self._pause(_CONTENDED_S)
-            return not self._stopping
+        until = self._locked_until or time.monotonic() + self._policy.attach_wait_s
+        self._locked_until = None
+        if errors[0].code == "PROJECT_LOCKED" and time.monotonic() < until:
+            # A command without a server, which has no control socket, is over soon.
+            owner = await asyncio.to_thread(last_owner, self.project.path)
+            if self._policy.attaches or owner.endpoint is None:
+                self._locked_until = until
+                await self._pause(_CONTENDED_S)
+                return not self._stopping
         self._fail(errors)
         return False
 
