@@ -279,7 +279,8 @@ def test_a_locked_branch_is_reported_and_later_free(project, store, change, comm
     for _ in range(2):
         with pytest.raises(GitFailure) as failure:
             commit(store, change("a.md"))
-        assert failure.value.details == {"reason": "ref-lock"}
+        path = ".git/refs/heads/main.lock"
+        assert failure.value.details == {"reason": "ref-lock", "path": path}
         assert str(project.root) not in failure.value.message
     lock.unlink()
     [done] = commit(store, change("a.md"))

@@ -14,11 +14,12 @@ import msgspec
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import HistorySettings, WorkerSettings
 from maadd_worker.disk.journal import Journal, JournalEntry
+from maadd_worker.failpoints import reach
 from maadd_worker.history.command import TIMEOUT_S
 from maadd_worker.history.committer import Committer
 from maadd_worker.history.deferred import DeferredWrites, combine
 from maadd_worker.history.outcome import CommitRequest, GitFailure, HistoryOutcome
-from maadd_worker.history.policy import Flush, failed_outcome
+from maadd_worker.history.policy import Flush, failed_outcome, text_of_unexpected
 from maadd_worker.history.recovery import paths_of, requests_of
 from maadd_worker.history.report import HistoryReport
 from maadd_worker.history.retry import RETRY_S, Retry
@@ -173,6 +174,7 @@ class BatchPolicy:
         if not self.pending_writes:
             return Flush()
         try:
+            reach("history.flush")
             sha = self._finish_boundaries(give_up)
             if self._deferred.requests:
                 sha = self._make_boundary(patient, give_up) or sha
@@ -180,7 +182,9 @@ class BatchPolicy:
             return self._failed(failure, trigger)
         except Exception as error:
             # Whatever it is, the writes stay pending and the writer goes on (spec 03 §7.3).
-            return self._failed(GitFailure("HISTORY_FLUSH_FAILED", _text_of(error)), trigger)
+            return self._failed(
+                GitFailure("HISTORY_FLUSH_FAILED", text_of_unexpected("flush", error)), trigger
+            )
         self._retry.clear()
         self._report.error(None)
         if sha is not None:
@@ -248,9 +252,3 @@ def _delay_s(history: HistorySettings, settings: WorkerSettings) -> float | None
 
 def _left(give_up: float) -> float:
     return max(give_up - time.monotonic(), _SHORTEST_S)
-
-
-def _text_of(error: Exception) -> str:
-    if isinstance(error, MaadError):
-        return error.message
-    return f"the flush failed unexpectedly ({type(error).__name__})"

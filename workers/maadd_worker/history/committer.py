@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from maadd.protocol.messages import WorkerSettings
 from maadd_worker.disk.journal import Journal
+from maadd_worker.history.branch_move import reclaim_refs
 from maadd_worker.history.choice import choose_store
 from maadd_worker.history.command import TIMEOUT_S
 from maadd_worker.history.git_dir import GitDir, config_stamp, locate
 from maadd_worker.history.index_lock import reclaim_lock
+from maadd_worker.history.loose_objects import sweep_unfinished
 from maadd_worker.history.outcome import CommitRequest, GitFailure
 from maadd_worker.history.report import HistoryReport
 from maadd_worker.history.retry import LOCK_POLL_S, RETRY_S
@@ -43,6 +46,9 @@ class Committer:
             git_dir = locate(self._root)
             if git_dir is not None and self._journal is not None:
                 reclaimed = reclaim_lock(git_dir, self._journal)
+                reclaimed |= reclaim_refs(git_dir)
+                if not self._journal.is_empty():
+                    sweep_unfinished(os.path.join(git_dir.common, "objects"))
             self._current_store()
         except GitFailure as failure:
             # Reads and writes go on; each commit will be tried and tell the same.

@@ -13,6 +13,7 @@ import os
 import shutil
 import stat
 
+from maadd_worker.failpoints import reach
 from maadd_worker.history.command import GitTimeout, child_environment, run_git
 from maadd_worker.history.git_dir import GitDir
 from maadd_worker.history.index_format import (
@@ -45,9 +46,12 @@ class IndexFile:
         Raises GitFailure when the index cannot be read or written; it is unchanged then.
         """
         try:
+            reach("git.index")
             if not self._write_edited(entries):
                 self._edit_by_program(entries)
+            reach("git.index.written")
             os.replace(self._temporary, self._path)
+            reach("git.indexed")
         except DamagedIndex as failure:
             raise GitFailure(
                 "GIT_UNKNOWN_ERROR",

@@ -18,12 +18,14 @@ import msgspec
 from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 from maadd_worker.disk.journal import Journal, JournalEntry, new_entry_id
 from maadd_worker.disk.publish import fsync_dirs
+from maadd_worker.failpoints import reach, reach_sqlite
 from maadd_worker.history.outcome import encode_request
 from maadd_worker.index.document import index_document
 from maadd_worker.index.store import DocumentRow
 from maadd_worker.markdown.text import iso_milliseconds
 from maadd_worker.write.bulk_commit import BulkMark, encode_member
 from maadd_worker.write.context import FileChange, Plan, WriteContext
+from maadd_worker.write.expected import Expectation, with_expectation
 from maadd_worker.write.publication import publish_changes, touched_paths, withdraw
 
 _LAST_DELETION = """
@@ -60,18 +62,24 @@ def execute_group(
     plans: Sequence[Plan],
     before_commit: BeforeCommit,
     bulk: BulkMark | None = None,
+    expected: Sequence[Expectation | None] = (),
 ) -> list[Execution]:
     """Journal, publish and index the plans; one Execution each, in order.
 
     With an atomic `bulk` mark all of them succeed, or all carry the errors of those that
-    could not be done.
+    could not be done. `expected` is what the journal keeps for calls with a key, one for each
+    plan.
     """
     done = [
         Execution(plan, journal_id=new_entry_id() if plan.change is not None else None)
         for plan in plans
     ]
     atomic = bulk is not None and bulk.atomic
-    entries = [_entry(one, bulk) for one in done if one.journal_id is not None]
+    entries = [
+        _entry(one, bulk, expectation)
+        for one, expectation in zip(done, expected or [None] * len(done), strict=True)
+        if one.journal_id is not None
+    ]
     try:
         journal.begin(entries)
     except MaadError as failure:
@@ -84,7 +92,11 @@ def execute_group(
         _index_all(context, done, before_commit, atomic=atomic)
     _forget(journal, [entry for one in done if one.errors for entry in _ids(one)])
     if atomic:
-        journal.mark([entry for one in done if not one.errors for entry in _ids(one)], "indexed")
+        # Without the mark, too, a start sees in the index that the records are there.
+        with contextlib.suppress(MaadError):
+            journal.mark(
+                [entry for one in done if not one.errors for entry in _ids(one)], "indexed"
+            )
     return [msgspec.structs.replace(one, journal_id=None) if one.errors else one for one in done]
 
 
@@ -112,6 +124,7 @@ def _index_all(
     writer = context.writer
     try:
         with writer.transaction():
+            reach_sqlite("index.begun")
             for number, one in enumerate(done):
                 if one.errors:
                     continue
@@ -125,13 +138,17 @@ def _index_all(
                     if atomic or not writer.connection.in_transaction:
                         raise
                     done[number] = _taken_back(context, one, failure)
+                reach_sqlite("index.member")
             before_commit(done)
+            reach_sqlite("index.commit")
     except apsw.Error as failure:
         # Nothing of the group is in the index, so nothing of it may stay on the disk.
         error = MaadError("BACKEND_ERROR", f"the index could not be written: {failure}")
         _take_back_all(context, done, error)
     except (MaadError, MaadErrors) as failure:
         _take_back_all(context, done, failure)
+    else:
+        reach("index.committed")
 
 
 def _take_back_all(
@@ -209,11 +226,12 @@ def _failed(one: Execution, failure: MaadError | MaadErrors, *, written: bool = 
     return msgspec.structs.replace(one, errors=tuple(errors), change=None)
 
 
-def _entry(one: Execution, bulk: BulkMark | None) -> JournalEntry:
+def _entry(one: Execution, bulk: BulkMark | None, expectation: Expectation | None) -> JournalEntry:
     plan, change = one.plan, one.plan.change
     assert change is not None
     assert one.journal_id is not None
     path, old_path = _entry_paths(change)
+    commit = encode_request(plan.commit) if bulk is None else encode_member(bulk, plan.commit)
     return JournalEntry(
         id=one.journal_id,
         op=plan.action,
@@ -226,7 +244,7 @@ def _entry(one: Execution, bulk: BulkMark | None) -> JournalEntry:
         new_hash=change.new_hash,
         status="pending",
         created_at=iso_milliseconds(dt.datetime.now(dt.UTC)),
-        commit=encode_request(plan.commit) if bulk is None else encode_member(bulk, plan.commit),
+        commit=with_expectation(commit, expectation),
     )
 
 

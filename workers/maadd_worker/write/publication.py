@@ -13,6 +13,7 @@ from maadd_worker.disk.publish import (
     Staged,
     create_exclusive,
     discard,
+    failing_as,
     put_in_place,
     rename_no_replace,
     replace,
@@ -22,6 +23,7 @@ from maadd_worker.disk.publish import (
     unlink,
 )
 from maadd_worker.disk.root import ProjectRoot
+from maadd_worker.failpoints import reach
 from maadd_worker.markdown.frontmatter import content_hash
 from maadd_worker.write.context import FileChange
 
@@ -53,6 +55,8 @@ def publish_changes(
 
 def withdraw(root: ProjectRoot, change: FileChange, *, fsync: bool) -> None:
     """Put the disk back to what it was before a change; raises what the disk refuses."""
+    with failing_as("WRITE_ERROR", change.path):
+        reach("file.withdraw")
     if change.kind == "create":
         unlink(root, change.path)
     elif change.kind == "replace":
@@ -96,13 +100,15 @@ def _stage(
 def _publish(root: ProjectRoot, change: FileChange, staged: Staged | None) -> None:
     """Do one change. The bytes that are about to go are compared with what the plan saw, so
     that an edit made outside meanwhile is never lost."""
-    if change.kind in ("replace", "rename", "unlink"):
-        try:
+    try:
+        with failing_as("DELETE_ERROR" if change.data is None else "WRITE_ERROR", change.path):
+            reach("file.publish")
+        if change.kind in ("replace", "rename", "unlink"):
             _check_unchanged(root, change)
-        except MaadError:
-            if staged is not None:
-                discard(root, staged)
-            raise
+    except MaadError:
+        if staged is not None:
+            discard(root, staged)
+        raise
     if staged is not None:
         put_in_place(root, staged)
     elif change.kind == "rename":
@@ -110,6 +116,7 @@ def _publish(root: ProjectRoot, change: FileChange, staged: Staged | None) -> No
         rename_no_replace(root, change.path, change.new_path)
     elif change.kind == "unlink":
         unlink(root, change.path)
+    reach("file.published")
 
 
 def _check_unchanged(root: ProjectRoot, change: FileChange) -> None:
