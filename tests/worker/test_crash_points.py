@@ -4,7 +4,9 @@ nothing half-written stays."""
 from __future__ import annotations
 
 import itertools
+import os
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 from crash_model import TOOLS, Script
-from crash_rounds import Base, Round
+from crash_rounds import Base, Round, no_atomic_rename, no_links_either, random_round
 
 from maadd_worker import failpoints
-from maadd_worker.disk import publish
 
 MODES = ("audit", "batch", "snapshot", "feed")
 
@@ -50,16 +51,6 @@ class Scene(msgspec.Struct, frozen=True):
     prepare: Callable[[], None] | None = None
     configuration: tuple[str, str] | None = None
     dies_again: bool = False
-
-
-def no_atomic_rename() -> None:
-    """As on a file system without `renameat2`."""
-    publish._RENAMEAT2 = None
-
-
-def no_links_either() -> None:
-    publish._RENAMEAT2 = None
-    publish._link_and_unlink = lambda *_: False
 
 
 SYNCED = {"fsync": True}
@@ -185,3 +176,30 @@ def test_a_worker_that_dies_at_a_step(
     if scene.dies_again:
         assert one.run([], f"{name}=kill").was_killed
     one.check()
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_random_round(base: Base, tmp_path: Path, engine_class: Any, seed: int) -> None:
+    random_round(base, tmp_path / "round", engine_class, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_many_random_rounds(
+    base: Base, tmp_path: Path, engine_class: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At least `MAADD_CRASH_ROUNDS` rounds, and more until `MAADD_CRASH_S` seconds are over. A
+    failed round is done again by `MAADD_CRASH_SEED` with the seed that it names."""
+    first = int(os.environ.get("MAADD_CRASH_SEED", time.time_ns() % 10**9))
+    rounds = int(os.environ.get("MAADD_CRASH_ROUNDS", "500"))
+    until = time.monotonic() + float(os.environ.get("MAADD_CRASH_S", "0"))
+    number = 0
+    killed = 0
+    with capsys.disabled():
+        print(f"\nMAADD_CRASH_SEED={first}")
+    while number < rounds or time.monotonic() < until:
+        what = random_round(base, tmp_path / "round", engine_class, first + number)
+        killed += " -9" in what
+        number += 1
+    with capsys.disabled():
+        print(f"{number} rounds, {killed} of them with a process killed")
