@@ -160,6 +160,12 @@ class Script:
         args, after = self._edit(record, how or self._how())
         return self._call("update", args, {record.doc_id: after})
 
+    def _update_new(self) -> Op:
+        """An update of a record that the script has made."""
+        made = next(one for doc_id, one in self.state.items() if doc_id.startswith("shp-n") and one)
+        args, after = self._edit(made, "fields")
+        return self._call("update", args, {made.doc_id: after})
+
     def _how(self) -> str:
         return self._rng.choice(("fields", "body", "append"))
 

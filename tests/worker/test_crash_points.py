@@ -57,6 +57,9 @@ SYNCED = {"fsync": True}
 HOOKS = ("maad.hooks", "true")
 AGAIN = "index.commit=kill"
 
+AGAIN_AND_AGAIN = (("create", "update_new"), ("bulk_create", "update_new"))
+"""The second write meets the record of the first, whose journal entry is still there."""
+
 SCENES: dict[str, list[Scene]] = {
     "journal.begin": [Scene()],
     "journal.begun": [Scene(tools=("bulk_delete",))],
@@ -116,7 +119,10 @@ SCENES: dict[str, list[Scene]] = {
     "index.member": [Scene("batch", ("bulk_update",)), Scene(tools=("repair_where",))],
     "index.commit": [Scene(tools=(tool,)) for tool in TOOLS[:-2]],
     "index.committed": [Scene(tools=("purge_soft_deleted",)), Scene("feed", ("create",))],
-    "history.begin": [Scene(mode) for mode in MODES],
+    "history.begin": [
+        *(Scene(mode) for mode in MODES),
+        *(Scene(tools=tools, failpoints="history.begin=kill@2") for tools in AGAIN_AND_AGAIN),
+    ],
     "history.flush": [
         Scene("batch", settings={"max_writes": 1}),
         Scene("snapshot", ("create", "flush")),

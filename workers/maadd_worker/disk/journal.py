@@ -178,7 +178,8 @@ class Journal:
                 )
 
     def set_boundary(self, ids: Sequence[str], sha: str, tag: str | None) -> None:
-        """Note the commit that holds some entries, and the tag it shall bear.
+        """Note the commit that holds some entries, and the tag it shall bear; empty for content
+        that needed no commit.
 
         Durable when there is a tag, which is made next.
         """

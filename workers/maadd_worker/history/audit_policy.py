@@ -152,6 +152,7 @@ class AuditPolicy:
                 first_time = number >= len(requests) - new
                 self._report.commit_failed(request, last, first_time=first_time)
                 continue
+            self._committer.note_commit(request.journal_ids, result.sha)
             self._committer.finish(request.journal_ids)
             written.update(request.paths)
             if result.sha is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 
+from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import WorkerSettings
 from maadd_worker.disk.journal import Journal
 from maadd_worker.history.branch_move import reclaim_refs
@@ -70,6 +72,15 @@ class Committer:
             self._report.skipped(result.skipped)
         return results
 
+    def note_commit(self, journal_ids: Sequence[str], sha: str | None) -> None:
+        """Have the journal know that some entries need no commit any more: it is `sha`, or Git
+        held the content already. They are completed later, and until then their records may be
+        written again."""
+        if self._journal is not None:
+            # Without the note a start compares the disk with HEAD, which mostly tells the same.
+            with contextlib.suppress(MaadError):
+                self._journal.set_boundary(journal_ids, sha or "", None)
+
     def finish(self, journal_ids: Sequence[str]) -> None:
         """The history step of some entries is over, once the index file shows it."""
         self._finished += journal_ids
@@ -102,6 +113,15 @@ class Committer:
                 self._journal.complete(self._finished)
             self._finished = []
         return wait
+
+    def recheck_index(self) -> bool:
+        """See Store.recheck_index; False also when it cannot be done now."""
+        try:
+            return self._store is None or self._store.recheck_index()
+        except GitFailure as failure:
+            if failure.reason != "index-lock":
+                self._report.error(failure, "index")
+            return False
 
     def close(self) -> None:
         """Give up lock and handles; `settle(force=True)` comes first."""

@@ -31,6 +31,7 @@ from maadd_worker.history.outcome import (
 )
 from maadd_worker.history.policy import Policy
 from maadd_worker.history.report import Backlog, HistoryReport, LogFailure, iso_time
+from maadd_worker.history.retry import LOCK_POLL_S
 from maadd_worker.history.snapshot import SnapshotTags
 
 CLOSE_TIMEOUT_S = 5.0
@@ -164,6 +165,8 @@ class HistoryController:
         quiet_s = time.monotonic() - self._last_write
         if quiet_s < CHECKPOINT_IDLE_S:
             return CHECKPOINT_IDLE_S - quiet_s
+        if not self._committer.recheck_index():
+            return LOCK_POLL_S
         if self._journal is not None:
             self._journal.checkpoint()
         if self._maintenance is None:
@@ -189,6 +192,7 @@ class HistoryController:
         if self._policy is not None:
             flush = self._policy.flush(trigger, patient=True)
             self._settle_commits(force=True)
+            self._committer.recheck_index()
             if flush.failure is not None:
                 raise self._flush_error(flush.failure, trigger)
             sha = flush.sha
@@ -293,6 +297,7 @@ class HistoryController:
         # A journal that cannot be written keeps its entries, like index file and commits.
         with contextlib.suppress(MaadError):
             self._settle_commits(force=True)
+        self._committer.recheck_index()
         self._committer.close()
         return self.pending_writes == 0 and not self._committer.is_behind
 

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Sequence
 
+import msgspec
 import pygit2
 from pygit2.enums import ReferenceType, RepositoryOpenFlag
 
@@ -45,6 +46,15 @@ LINGER_S = 0.010
 LONGEST_HOLD_S = 0.250
 
 _MOVE_ATTEMPTS = 5
+_REMEMBERED_S = 5.0
+
+
+class _Indexed(msgspec.Struct, frozen=True):
+    """An index entry that was set lately, and what stood there in the last seconds before."""
+
+    entry: TreeEntry | None
+    before: tuple[TreeEntry | None, ...]
+    at: float
 
 
 class Libgit2Store:
@@ -70,6 +80,7 @@ class Libgit2Store:
         self._lock = IndexLock(git_dir, journal)
         self._index = IndexFile(git_dir)
         self._unindexed: dict[str, TreeEntry | None] = {}
+        self._recent: dict[str, _Indexed] = {}
         self._last_commit = 0.0
         self._branch_locked = False
         self._trees = TreeCache(self._read_tree, self._write_tree)
@@ -133,6 +144,7 @@ class Libgit2Store:
         self._worktree.refresh()
         parent = base
         touched: dict[str, TreeEntry | None] = {}
+        before: dict[str, tuple[TreeEntry | None, ...]] = {}
         results: list[Committed] = []
         self._loaded = False  # until the branch has moved, the trees are ahead of it
         for change in changes:
@@ -142,6 +154,9 @@ class Libgit2Store:
             except GitFailure as failure:
                 results.append(Committed(failure=failure))
                 continue
+            for path in entries:
+                tracked = self._trees.get(path.encode("utf-8", "surrogateescape"))
+                before[path] = (*before.get(path, ()), tracked)
             if not self._edit_trees(entries):
                 results.append(Committed(skipped=skipped))
                 continue
@@ -154,6 +169,7 @@ class Libgit2Store:
             self._move(head, base, parent, made)
             reach("git.moved")
         self._unindexed |= touched
+        self._remember(touched, before)
         self._base = parent
         self._loaded = True
         self._branch_locked = False
@@ -265,11 +281,65 @@ class Libgit2Store:
         try:
             if self._unindexed:
                 self._lock.acquire(patient=False)
-                self._index.update(self._unindexed)
+                self._index.update(self._lost_entries() | self._unindexed)
                 self._unindexed = {}
         finally:
             self._lock.release()
         return None
+
+    def recheck_index(self) -> bool:
+        """See Store.recheck_index.
+
+        `git commit -- <paths>` reads the index before it takes the lock. What came into the
+        index between the two is gone once it writes, and the next plain `git commit` of that
+        person would take the records away again.
+        """
+        if not self._recent:
+            return True
+        if self._lock.is_foreign():
+            return False
+        lost = self._lost_entries()
+        if lost:
+            self._lock.acquire(patient=False)
+            try:
+                # Under the lock once more: whoever had it may have settled this.
+                lost = self._lost_entries()
+                self._recent.clear()
+                if lost:
+                    self._index.update(lost)
+            finally:
+                self._lock.release()
+        self._recent.clear()
+        return True
+
+    def _remember(
+        self,
+        touched: dict[str, TreeEntry | None],
+        before: dict[str, tuple[TreeEntry | None, ...]],
+    ) -> None:
+        now = time.monotonic()
+        for path in list(self._recent):
+            if self._recent[path].at >= now - _REMEMBERED_S:
+                break
+            del self._recent[path]
+        for path, entry in touched.items():
+            known = self._recent.pop(path, None)
+            earlier = known.before if known is not None else ()
+            self._recent[path] = _Indexed(entry, (*earlier, *before[path]), now)
+
+    def _lost_entries(self) -> dict[str, TreeEntry | None]:
+        """The recent entries in whose place the index has what stood there before."""
+        if not self._recent or not self._index.changed_outside():
+            return {}
+        found = self._index.objects_of(list(self._recent))
+        lost: dict[str, TreeEntry | None] = {}
+        for path, recent in self._recent.items():
+            oid = found.get(path)
+            wanted = recent.entry.oid if recent.entry is not None else None
+            earlier = [one.oid if one is not None else None for one in recent.before]
+            if oid != wanted and oid in earlier:
+                lost[path] = recent.entry
+        return lost
 
     def refresh_index(self, paths: Sequence[str]) -> None:
         """See Store.refresh_index."""

@@ -230,6 +230,10 @@ class ProgramStore:
             for some in _portions(paths):
                 self._checked(run("reset", "--quiet", "--", *some), "GIT_UNKNOWN_ERROR")
 
+    def recheck_index(self) -> bool:
+        """See Store.recheck_index: Git keeps its index itself."""
+        return True
+
     def lock_is_held(self) -> bool:
         return not self._is_free()
 
