@@ -101,7 +101,10 @@ class Script:
         self._number = 0
 
     def next(self, tool: str, **choice: Any) -> Op:
-        """A call of the tool; `choice` settles what would be drawn by lot."""
+        """A call of the tool, or a create where no ship is left for it; `choice` settles what
+        would be drawn by lot."""
+        if tool in ("delete", "bulk_update", "bulk_delete") and not self._live():
+            tool = "create"
         op: Op = getattr(self, f"_{tool}")(**choice)
         self.state |= op.effects
         return op

@@ -328,17 +328,23 @@ class Libgit2Store:
             self._recent[path] = _Indexed(entry, (*earlier, *before[path]), now)
 
     def _lost_entries(self) -> dict[str, TreeEntry | None]:
-        """The recent entries in whose place the index has what stood there before."""
+        """The recent entries in whose place the index has what stood there before, though HEAD
+        has not gone back: a `git reset` is meant."""
         if not self._recent or not self._index.changed_outside():
             return {}
         found = self._index.objects_of(list(self._recent))
         lost: dict[str, TreeEntry | None] = {}
-        for path, recent in self._recent.items():
-            oid = found.get(path)
-            wanted = recent.entry.oid if recent.entry is not None else None
-            earlier = [one.oid if one is not None else None for one in recent.before]
-            if oid != wanted and oid in earlier:
-                lost[path] = recent.entry
+        try:
+            self._load_head(self._repository.lookup_reference("HEAD"))
+            for path, recent in self._recent.items():
+                oid = found.get(path)
+                earlier = [_oid(entry) for entry in recent.before]
+                if oid == _oid(recent.entry) or oid not in earlier:
+                    continue
+                if self._trees.get(path.encode("utf-8", "surrogateescape")) == recent.entry:
+                    lost[path] = recent.entry
+        except (CannotDescend, pygit2.GitError, KeyError, ValueError, OSError):
+            return {}  # a repository in such a state is not ours to mend
         return lost
 
     def refresh_index(self, paths: Sequence[str]) -> None:
@@ -359,6 +365,10 @@ class Libgit2Store:
     def close(self) -> None:
         self._lock.close()
         self._repository.free()
+
+
+def _oid(entry: TreeEntry | None) -> bytes | None:
+    return None if entry is None else entry.oid
 
 
 def _signature(person: Person, when: int, offset: int) -> pygit2.Signature:
