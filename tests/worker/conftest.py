@@ -200,6 +200,14 @@ def engine_class() -> type[Harness]:
     return Harness
 
 
+@pytest.fixture(scope="session")
+def crash_base(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The project that rounds of crashes and faults begin with a copy of."""
+    from crash_rounds import Base
+
+    return Base(tmp_path_factory.mktemp("crash") / "base", Harness)
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """An empty project with two types and a repository of one commit."""

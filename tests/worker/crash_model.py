@@ -214,11 +214,12 @@ class Script:
         args = {"docType": "ship", "filters": filters, "mode": mode, "confirm": True}
         return self._call("delete_where", args, _removed(chosen, mode))
 
-    def _purge_soft_deleted(self) -> Op:
+    def _purge_soft_deleted(self, every: bool = False) -> Op:
+        """`every`: the tombstones are all made by now."""
         now = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
         old = [one.doc_id for one in self.state.values() if one is not None and one.deleted]
-        # What this very run deletes may be younger than the threshold.
-        effects: State = {doc_id: None for doc_id in old if doc_id.startswith("shp-t")}
+        # Otherwise what this very run deletes will be younger than the threshold.
+        effects: State = {doc_id: None for doc_id in old if every or doc_id.startswith("shp-t")}
         return self._call("purge_soft_deleted", {"olderThan": now, "confirm": True}, effects)
 
     def _repair_where(self, repair: str | None = None) -> Op:

@@ -21,17 +21,12 @@ from maadd_worker import failpoints
 MODES = ("audit", "batch", "snapshot", "feed")
 
 
-@pytest.fixture(scope="session")
-def base(tmp_path_factory: pytest.TempPathFactory, engine_class: Any) -> Base:
-    return Base(tmp_path_factory.mktemp("crash") / "base", engine_class)
-
-
 @pytest.fixture
-def new_round(base: Base, tmp_path: Path, engine_class: Any) -> Callable[..., Round]:
+def new_round(crash_base: Base, tmp_path: Path, engine_class: Any) -> Callable[..., Round]:
     numbers = itertools.count()
 
     def make(mode: str, **settings: Any) -> Round:
-        return Round(base, tmp_path / str(next(numbers)), mode, engine_class, **settings)
+        return Round(crash_base, tmp_path / str(next(numbers)), mode, engine_class, **settings)
 
     return make
 
@@ -110,6 +105,10 @@ SCENES: dict[str, list[Scene]] = {
         Scene(tools=("create",), prepare=no_links_either),
         Scene(tools=("delete",), choice={"mode": "soft"}, prepare=no_links_either),
     ],
+    "file.aside": [
+        Scene(tools=("bulk_update",)),
+        Scene("feed", ("delete",), choice={"mode": "hard"}),
+    ],
     "file.withdraw": [
         Scene(tools=("bulk_update",), failpoints="index.commit=error:ENOSPC;file.withdraw=kill@2"),
         Scene(tools=("bulk_delete",), failpoints="index.commit=error:EIO;file.withdraw=kill@2"),
@@ -185,14 +184,14 @@ def test_a_worker_that_dies_at_a_step(
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_a_random_round(base: Base, tmp_path: Path, engine_class: Any, seed: int) -> None:
-    random_round(base, tmp_path / "round", engine_class, seed)
+def test_a_random_round(crash_base: Base, tmp_path: Path, engine_class: Any, seed: int) -> None:
+    random_round(crash_base, tmp_path / "round", engine_class, seed)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_many_random_rounds(
-    base: Base, tmp_path: Path, engine_class: Any, capsys: pytest.CaptureFixture[str]
+    crash_base: Base, tmp_path: Path, engine_class: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """At least `MAADD_CRASH_ROUNDS` rounds, and more until `MAADD_CRASH_S` seconds are over. A
     failed round is done again by `MAADD_CRASH_SEED` with the seed that it names."""
@@ -204,7 +203,7 @@ def test_many_random_rounds(
     with capsys.disabled():
         print(f"\nMAADD_CRASH_SEED={first}")
     while number < rounds or time.monotonic() < until:
-        what = random_round(base, tmp_path / "round", engine_class, first + number)
+        what = random_round(crash_base, tmp_path / "round", engine_class, first + number)
         killed += " -9" in what
         number += 1
     with capsys.disabled():

@@ -46,6 +46,7 @@ NAMES = frozenset(
         "file.linked",
         "file.reserved",
         "file.withdraw",
+        "file.aside",
         "folder.synced",
         "index.begun",
         "index.member",

@@ -27,6 +27,7 @@ from maadd_worker.failpoints import reach
 
 _TEMP_NAME = re.compile(r".+\.maad-tmp-([0-9]+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _RENAME_NOREPLACE = 1
+_RENAME_EXCHANGE = 2
 _RENAMEAT2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
 _NO_RENAMEAT2 = (errno.ENOSYS, errno.EINVAL)
 _SYNC_THREADS = 8
@@ -34,7 +35,8 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.E
 
 
 class Staged(msgspec.Struct, frozen=True):
-    """New bytes beside their target, in a temporary file that nobody reads yet."""
+    """Bytes beside their target, in a temporary file that nobody reads: new ones not yet in
+    place, or old ones kept until they are not needed any more."""
 
     temp: str
     path: str
@@ -87,6 +89,31 @@ def sync_staged(root: ProjectRoot, staged: Sequence[Staged]) -> list[MaadError |
         return [_sync(root, one) for one in staged]
     with ThreadPoolExecutor(min(_SYNC_THREADS, len(staged))) as pool:
         return list(pool.map(_sync, itertools.repeat(root), staged))
+
+
+def exchange(root: ProjectRoot, staged: Staged) -> Staged | None:
+    """`put_in_place` for new content, which keeps the old beside it: to be put back by
+    `put_in_place`, without needing room on the disk, or dropped by `discard`. None where the
+    system cannot exchange files."""
+    with (
+        _removing(root, staged.temp),
+        failing_as("WRITE_ERROR", staged.path),
+        root.parent(staged.path) as (directory, name),
+    ):
+        temp = staged.temp.rpartition("/")[2]
+        if _renameat2(directory, temp, directory, name, _RENAME_EXCHANGE):
+            return staged
+    put_in_place(root, staged)
+    return None
+
+
+def set_aside(root: ProjectRoot, rel: str) -> Staged:
+    """Take a file away, but keep it as `exchange` does. DELETE_ERROR as `unlink`."""
+    temp = _temp_name(rel)
+    with failing_as("DELETE_ERROR", rel), root.parent(rel) as (directory, name):
+        aside = temp.rpartition("/")[2]
+        os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
+    return Staged(temp, rel, replaces=False)
 
 
 def put_in_place(root: ProjectRoot, staged: Staged) -> None:
@@ -232,7 +259,7 @@ def _sync(root: ProjectRoot, staged: Staged) -> MaadError | None:
 
 
 def _write_temp(root: ProjectRoot, rel: str, data: bytes, *, fsync: bool, mode: int | None) -> str:
-    temp = f"{rel}.maad-tmp-{os.getpid()}-{uuid.uuid4()}"
+    temp = _temp_name(rel)
     with failing_as("WRITE_ERROR", rel), root.parent(temp) as (directory, name):
         reach("file.stage")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -256,6 +283,10 @@ def _write_temp(root: ProjectRoot, rel: str, data: bytes, *, fsync: bool, mode: 
     return temp
 
 
+def _temp_name(rel: str) -> str:
+    return f"{rel}.maad-tmp-{os.getpid()}-{uuid.uuid4()}"
+
+
 def _rename(root: ProjectRoot, src: str, dst: str) -> None:
     with root.parent(src) as source, root.parent(dst) as target:
         for attempt in (_rename_atomically, _link_and_unlink, _reserve_and_rename):
@@ -264,10 +295,14 @@ def _rename(root: ProjectRoot, src: str, dst: str) -> None:
 
 
 def _rename_atomically(src_dir: int, src: str, dst_dir: int, dst: str) -> bool:
-    """renameat2; False where the kernel, the library or the file system lacks it."""
+    return _renameat2(src_dir, src, dst_dir, dst, _RENAME_NOREPLACE)
+
+
+def _renameat2(src_dir: int, src: str, dst_dir: int, dst: str, flag: int) -> bool:
+    """False where the kernel, the library or the file system lacks it."""
     if _RENAMEAT2 is None:
         return False
-    if _RENAMEAT2(src_dir, os.fsencode(src), dst_dir, os.fsencode(dst), _RENAME_NOREPLACE) == 0:
+    if _RENAMEAT2(src_dir, os.fsencode(src), dst_dir, os.fsencode(dst), flag) == 0:
         return True
     code = ctypes.get_errno()
     if code in _NO_RENAMEAT2:

@@ -17,7 +17,7 @@ import msgspec
 
 from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 from maadd_worker.disk.journal import Journal, JournalEntry, new_entry_id
-from maadd_worker.disk.publish import fsync_dirs
+from maadd_worker.disk.publish import Staged, discard, fsync_dirs
 from maadd_worker.failpoints import reach, reach_sqlite
 from maadd_worker.history.outcome import encode_request
 from maadd_worker.index.document import index_document
@@ -43,12 +43,15 @@ class Change(msgspec.Struct, frozen=True):
 
 class Execution(msgspec.Struct, frozen=True):
     """The end of one planned write; exactly one of `change` and `errors` is given, and neither
-    for a write that changes no byte. `journal_id` stays open until its history step is over."""
+    for a write that changes no byte. `journal_id` stays open until its history step is over.
+    `aside` keeps what is needed to take it back; `stays` that this was not possible."""
 
     plan: Plan
     change: Change | None = None
     errors: tuple[MaadError, ...] = ()
     journal_id: str | None = None
+    aside: Staged | None = None
+    stays: bool = False
 
 
 BeforeCommit = Callable[[Sequence[Execution]], None]
@@ -90,7 +93,10 @@ def execute_group(
         _take_back_all(context, done, MaadErrors(list(refused)))
     else:
         _index_all(context, done, before_commit, atomic=atomic)
-    _forget(journal, [entry for one in done if one.errors for entry in _ids(one)])
+    _drop_asides(context, done)
+    # What could not be taken back is looked at by the next start.
+    gone = [one for one in done if one.errors and not one.stays]
+    _forget(journal, [entry for one in gone for entry in _ids(one)])
     if atomic:
         # Without the mark, too, a start sees in the index that the records are there.
         with contextlib.suppress(MaadError):
@@ -105,11 +111,12 @@ def _publish_all(context: WriteContext, done: list[Execution]) -> None:
     changing = [number for number, one in enumerate(done) if one.plan.change is not None]
     changes = [change for one in done if (change := one.plan.change) is not None]
     paths: list[str] = []
-    failures = publish_changes(context.root, changes, fsync=fsync)
-    for number, change, failure in zip(changing, changes, failures, strict=True):
-        if failure is not None:
-            done[number] = _failed(done[number], failure)
+    ends = publish_changes(context.root, changes, fsync=fsync)
+    for number, change, end in zip(changing, changes, ends, strict=True):
+        if end.failure is not None:
+            done[number] = _failed(done[number], end.failure)
         else:
+            done[number] = msgspec.structs.replace(done[number], aside=end.aside)
             paths.extend(touched_paths(change))
     if fsync and paths:
         try:
@@ -159,6 +166,14 @@ def _take_back_all(
             done[number] = _taken_back(context, one, failure)
 
 
+def _drop_asides(context: WriteContext, done: Sequence[Execution]) -> None:
+    """The old bytes of what is done are not needed any more."""
+    reach("file.aside")
+    for one in done:
+        if one.aside is not None and not one.errors:
+            discard(context.root, one.aside)
+
+
 def _forget(journal: Journal, ids: Sequence[str]) -> None:
     """Drop the entries of writes that did not happen."""
     # A journal that cannot be written keeps them; the next start finds nothing on the disk
@@ -204,7 +219,7 @@ def _taken_back(
     written = False
     if change is not None:
         try:
-            withdraw(context.root, change, fsync=context.settings.fsync)
+            withdraw(context.root, change, one.aside, fsync=context.settings.fsync)
             if context.settings.fsync:
                 fsync_dirs(context.root, touched_paths(change))
         except MaadError:
@@ -223,7 +238,7 @@ def _failed(one: Execution, failure: MaadError | MaadErrors, *, written: bool = 
             details["indexed"] = False
             details["recoveryHint"] = "run maad_reindex once the index can be written again"
         errors.append(MaadError(error.code, error.message, details or None))
-    return msgspec.structs.replace(one, errors=tuple(errors), change=None)
+    return msgspec.structs.replace(one, errors=tuple(errors), change=None, stays=written)
 
 
 def _entry(one: Execution, bulk: BulkMark | None, expectation: Expectation | None) -> JournalEntry:
