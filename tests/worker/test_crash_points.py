@@ -46,6 +46,8 @@ class Scene(msgspec.Struct, frozen=True):
     prepare: Callable[[], None] | None = None
     configuration: tuple[str, str] | None = None
     dies_again: bool = False
+    together: bool = False
+    """The calls wait as one group."""
 
 
 SYNCED = {"fsync": True}
@@ -138,7 +140,13 @@ SCENES: dict[str, list[Scene]] = {
     "git.move": [Scene()],
     "git.ref.locked": [Scene(), Scene("batch", ("create", "flush"))],
     "git.ref.logged": [Scene()],
-    "git.moved": [Scene(mode, ("create", "flush")) for mode in ("audit", "batch", "snapshot")],
+    "git.moved": [
+        *(Scene(mode, ("create", "flush")) for mode in ("audit", "batch", "snapshot")),
+        *(
+            Scene(mode, ("create", "create", "create"), settings={"max_writes": 2}, together=True)
+            for mode in ("batch", "snapshot")
+        ),
+    ],
     "git.index": [Scene()],
     "git.index.written": [Scene()],
     "git.indexed": [Scene(tools=("bulk_delete",))],
@@ -176,7 +184,8 @@ def test_a_worker_that_dies_at_a_step(
         script.next(tool, **(scene.choice if not n else {})) for n, tool in enumerate(scene.tools)
     ]
     armed = AGAIN if scene.dies_again else scene.failpoints or f"{name}=kill"
-    told = one.run([[op] for op in ops], armed, before=scene.prepare)
+    groups = [ops] if scene.together else [[op] for op in ops]
+    told = one.run(groups, armed, before=scene.prepare)
     assert told.was_killed
     if scene.dies_again:
         assert one.run([], f"{name}=kill").was_killed

@@ -15,7 +15,9 @@ from maadd_worker.history.command import TIMEOUT_S
 from maadd_worker.history.git_dir import GitDir, config_stamp, locate
 from maadd_worker.history.index_lock import reclaim_lock
 from maadd_worker.history.loose_objects import sweep_unfinished
+from maadd_worker.history.message import format_message
 from maadd_worker.history.outcome import CommitRequest, GitFailure
+from maadd_worker.history.refs import Head, read_head
 from maadd_worker.history.report import HistoryReport
 from maadd_worker.history.retry import LOCK_POLL_S, RETRY_S
 from maadd_worker.history.store import Committed, Store, change_of
@@ -71,6 +73,16 @@ class Committer:
         for result in results:
             self._report.skipped(result.skipped)
         return results
+
+    def head(self) -> Head | None:
+        """The commit that is checked out, None when there is none. Raises GitFailure."""
+        git_dir = locate(self._root)
+        return read_head(git_dir) if git_dir is not None else None
+
+    def may_be_of(self, head: Head, request: CommitRequest) -> bool:
+        """Whether a commit has the message of this very request."""
+        message = format_message(request, with_identity=self._settings.commit_identity)
+        return head.message == message.strip()
 
     def note_commit(self, journal_ids: Sequence[str], sha: str | None) -> None:
         """Have the journal know that some entries need no commit any more: it is `sha`, or Git
