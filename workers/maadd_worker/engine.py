@@ -27,10 +27,12 @@ from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare
-from maadd_worker.engine_report import NO_EMBEDDINGS, NO_WATCHER, free_mb, model_advisories
+from maadd_worker.engine_report import NO_EMBEDDINGS, free_mb, model_advisories
+from maadd_worker.engine_watch import Watching
 from maadd_worker.failpoints import arm, reach
 from maadd_worker.history.backup import BackupContext, backup
-from maadd_worker.history.controller import HistoryController
+from maadd_worker.history.controller import NEED_GIT, HistoryController
+from maadd_worker.history.external import ExternalEdits
 from maadd_worker.history.outcome import HistoryOutcome
 from maadd_worker.index.document import index_document
 from maadd_worker.index.empty_guard import index_state, unindexed_files
@@ -113,6 +115,10 @@ class Engine:
         self._gate: Gate | None = None
         self._report_progress: Callable[[CallProgress], None] = _nobody_hears
         self._aftercare = Aftercare(index, journal, history, self._record_paths)
+        edits = None
+        if config.history.external_edits == "commit" and config.history.effective_mode in NEED_GIT:
+            edits = ExternalEdits(root.path, history)
+        self._watching = Watching(root, index, config.settings, self._plans, edits)
         self._closed = False
         self.read_only = config.history.effective_mode == "read"
         self.recovery_actions: list[str] = []
@@ -188,11 +194,27 @@ class Engine:
             self._root, self._instructions, failures, read_only=self.read_only
         )
 
+    def start_watching(self) -> None:
+        """At the start of a server: follow what others change on the disk (spec 01 §14.7)."""
+        if not self.read_only:
+            self._watching.wanted = True
+            self._watch_when_served()
+
+    def _watch_when_served(self) -> None:
+        # Until the index is served, only the pass that fills it may write to it.
+        if self.index_empty is None:
+            self._watching.start()
+
     @property
     def documents(self) -> int:
         """Live records in the index."""
         with contextlib.closing(self._index.reader()) as reader:
             return reader.counters().documents
+
+    @property
+    def doc_types(self) -> list[str]:
+        """The registered types."""
+        return list(self._model.model.registry.types)
 
     # -- reads ---------------------------------------------------------------------------
 
@@ -212,7 +234,8 @@ class Engine:
             args = check_arguments(TOOLS[call.tool], call.args)
             with reader.snapshot(), reader.deadline(call.deadline_ms / 1000):
                 reach("read.slow")
-                return read(self._read_context(reader), call.tool, args)
+                outcome = read(self._read_context(reader), call.tool, args)
+            return self._watching.advise(call.tool, outcome)
 
         return reply_of(call, answer)
 
@@ -242,11 +265,12 @@ class Engine:
         if self.index_empty is not None and tool not in ("maad_reindex", "maad_health"):
             raise MaadError(
                 "INDEX_EMPTY",
-                f"the index is empty over {self.index_empty} Markdown files; run maad_reindex, "
-                "or `maad reindex` in the project folder"
-                if not self.read_only
-                else f"the index is empty over {self.index_empty} Markdown files and this "
-                "read-only project cannot rebuild it",
+                f"the index of {self.index_empty} Markdown files is empty or was never finished; "
+                + (
+                    "this read-only project cannot rebuild it"
+                    if self.read_only
+                    else "run maad_reindex, or `maad reindex` in the project folder"
+                ),
                 {"onDiskMarkdownFiles": self.index_empty},
             )
 
@@ -312,10 +336,7 @@ class Engine:
                         [one.plan.doc_id],
                     )
 
-        expected = [
-            None if one.scope is None else expected_answer(one.call, one.scope, one.plan)
-            for one in members
-        ]
+        expected = [expected_answer(one.call, one.scope, one.plan) for one in members]
         plans = [member.plan for member in members]
         done = execute_group(
             admission.context, self._journal, plans, keep_answers, expected=expected
@@ -397,6 +418,7 @@ class Engine:
                     self._root, self._model.model, self._index.writer(), self._history
                 )
                 self._model = ModelRefresh(model, {})
+                self._watching.model_changed()
                 return outcome
             case "maad_instructions":
                 return self._refresh_instructions(call, args)
@@ -415,6 +437,7 @@ class Engine:
         if whole and report.indexed + report.skipped:
             # What could not be indexed is in the report; the rest is served.
             self.index_empty = None
+            self._watch_when_served()
         broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
         report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
         return reindex_outcome(report, args)
@@ -454,6 +477,7 @@ class Engine:
         """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
         if stale_files(self._root, self._model.model):
             self._model = refresh_model(self._root, self._model.model)
+            self._watching.model_changed()
 
     def _write_context(self) -> WriteContext:
         return WriteContext(
@@ -490,6 +514,8 @@ class Engine:
             self._cache.forget(change.path)
             if change.kind in ("unlink", "forget"):
                 self._aftercare.owe_forgetting()
+            if change.kind in ("unlink", "forget", "rename"):
+                self._watching.findings.retry_duplicates()
         event = event_of(done)
         if event is not None and outcome.failure is None:
             self._events.append(event)
@@ -498,12 +524,18 @@ class Engine:
 
     def settle(self, idle: bool) -> float | None:
         """Finish what lags behind the answers; seconds until it wants to be called again."""
-        return self._aftercare.settle(idle)
+        wait = self._aftercare.settle(idle)
+        if self._watching.findings.take_model_change():
+            self._refresh_model()
+        taken = self._watching.take_over(self._write_context, idle)
+        self._events.extend(taken)
+        return self._watching.settle(wait)
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         """Hand over what logs a warning (its name, and members by keyword); failed commits are
         logged with it, also those since the start, and what the start has to tell."""
         self._history.connect_log(warn)
+        self._watching.warn = warn
         while self._notices:
             notice = self._notices.pop(0)
             warn(notice.event, **notice.members)
@@ -511,6 +543,7 @@ class Engine:
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hand over what has the writer thread call `settle`."""
         self._aftercare.connect_wake(wake)
+        self._watching.wake = wake
 
     def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
         """Hand over what takes the progress of a call that asked for it."""
@@ -533,11 +566,15 @@ class Engine:
             "writeQueueDepth": 0 if self._gate is None else self._gate.depth(),
             "diskHeadroomMb": free_mb(self._root.path),
             "embeddings": dict(NO_EMBEDDINGS),
-            "watcher": dict(NO_WATCHER),
+            "watcher": self._watching.health(),
             "jobs": [],
         }
         report |= self._activity.health() | self._history.health()
-        report["advisories"] = model_advisories(self._model) + report.get("advisories", [])
+        report["advisories"] = [
+            *model_advisories(self._model),
+            *self._watching.advisories(),
+            *report.get("advisories", []),
+        ]
         return report
 
     def close(self) -> bool:
@@ -545,6 +582,7 @@ class Engine:
         if self._closed:
             return True
         self._closed = True
+        self._watching.stop()
         clean = self._history.close()
         self._index.close()
         if self._journal is not None:

@@ -88,7 +88,7 @@ class Committer:
         """Have the journal know that some entries need no commit any more: it is `sha`, or Git
         held the content already. They are completed later, and until then their records may be
         written again."""
-        if self._journal is not None:
+        if self._journal is not None and journal_ids:
             # Without the note a start compares the disk with HEAD, which mostly tells the same.
             with contextlib.suppress(MaadError):
                 self._journal.set_boundary(journal_ids, sha or "", None)

@@ -65,8 +65,11 @@ def stored_answer(done: Execution) -> StoredAnswer:
     )
 
 
-def expected_answer(call: Call, scope: KeyScope, plan: Plan) -> Expectation:
-    """What the key of a single write will replay if its process dies before it is indexed."""
+def expected_answer(call: Call, scope: KeyScope | None, plan: Plan) -> Expectation | None:
+    """What the key of a single write will replay if its process dies before it is indexed; None
+    without a key."""
+    if scope is None:
+        return None
     return Expectation(
         answer=ExpectedAnswer(
             scope,
