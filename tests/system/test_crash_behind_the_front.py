@@ -38,9 +38,14 @@ def crash_and_repeat(instance: Instance, start: Any, points: list[str], seed: in
         calls: list[tuple[str, dict[str, Any]]] = [
             ("maad_create", {"docType": "note", "docId": f"nte-{name}", "fields": {"title": "t"}}),
             ("maad_update", {"docId": "nte-0", "appendBody": f"Line {name}"}),
-            ("maad_delete", {"docId": f"nte-{number + 1}", "mode": rng.choice(("soft", "hard"))}),
+            ("maad_delete", {"docId": f"nte-old-{name}", "mode": rng.choice(("soft", "hard"))}),
         ]
-        tool, arguments = rng.choice(calls)
+        # A delete stages no bytes.
+        tool, arguments = rng.choice(calls[:2] if point == "file.staged" else calls)
+        if tool == "maad_delete":
+            client.ok(
+                "maad_create", docType="note", docId=arguments["docId"], fields={"title": "t"}
+            )
         (folder / point).touch()
         first = client.call(tool, idempotencyKey=name, **arguments)
         if not first["ok"]:
