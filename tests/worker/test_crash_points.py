@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 from crash_model import TOOLS, Script
-from crash_rounds import Base, Round, no_atomic_rename, no_links_either, random_round
+from crash_random import no_atomic_rename, no_links_either, random_round
+from crash_rounds import Base, Round
 
 from maadd_worker import failpoints
 
