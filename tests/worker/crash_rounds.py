@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import apsw
 import msgspec
 import yaml
+from crash_index import ROWS, dump, rebuilt
 from crash_model import (
     FOLDERS,
     GROUP,
@@ -31,30 +31,12 @@ from crash_model import (
     ship,
 )
 
-from maadd.protocol.messages import WorkerSettings
 from maadd_worker.disk.journal import Journal
-from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.failpoints import VARIABLE
-from maadd_worker.index.full_pass import index_all
-from maadd_worker.index.store import Index
-from maadd_worker.schema.model import load_model
 
 GIT = ("git", "-c", "user.name=Someone", "-c", "user.email=someone@example.invalid")
 COMMITTING = ("audit", "batch", "snapshot")
 
-_ROWS = """
-SELECT doc_id, doc_type, schema_ref, file_path, file_hash, version, deleted, valid, partial,
-       created_at, iif(deleted, NULL, model_fingerprint) FROM documents ORDER BY doc_id
-"""
-_DERIVED = {
-    "objects": "doc_id, id, primitive, subtype, value, normalized_value, label, role, "
-    "source_line, block_id",
-    "relationships": "source_doc_id, id, target_doc_id, field, relation_type, source_line",
-    "blocks": "doc_id, id, block_id, heading, level, start_line, end_line",
-    "field_values": "doc_id, field_name, id, doc_type, field_type, present, field_value, extreme",
-    "type_counts": "doc_type, documents, objects, relationships, broken_refs, invalid, partial",
-    "subtype_counts": "primitive, subtype, objects",
-}
 _SUBJECT = re.compile(r"maad:(\S+) (\S+) \[(\w+)\](?: (\S+))? — ")
 _TRAILER = re.compile(r"Maad-Write: (\S+) (\S+) \[")
 
@@ -372,7 +354,7 @@ class Round:
 
     def _rows(self) -> list[Any]:
         connection = self.engine.engine._index.writer().connection
-        return list(connection.execute(_ROWS))
+        return list(connection.execute(ROWS))
 
     def landed(self, op: Op) -> set[str]:
         """The records that an unanswered call has changed, by the index."""
@@ -517,10 +499,10 @@ class Round:
         journal = Journal.open(str(root), fsync=False)
         assert journal.pending() == []
         journal.close()
-        rebuilt, kept = _rebuilt(root), _dump(str(root / "_backend/maad.db"))
+        again, kept = rebuilt(root), dump(str(root / "_backend/maad.db"))
         for table, rows in kept.items():
-            more = [row for row in rows if row not in rebuilt[table]]
-            less = [row for row in rebuilt[table] if row not in rows]
+            more = [row for row in rows if row not in again[table]]
+            less = [row for row in again[table] if row not in rows]
             assert not more, f"{table}: {more} in the index, {less} in a new one"
             assert not less, f"{table}: {less} in a new index only"
 
@@ -583,30 +565,3 @@ def _take(
         files.pop(live, None)
         files.pop(dead, None)
     rows.pop(doc_id, None)
-
-
-def _dump(path: str) -> dict[str, list[Any]]:
-    connection = apsw.Connection(path)
-    try:
-        dump = {"documents": list(connection.execute(_ROWS))}
-        for table, columns in _DERIVED.items():
-            dump[table] = sorted(connection.execute(f"SELECT {columns} FROM {table}"), key=repr)
-        return dump
-    finally:
-        connection.close()
-
-
-def _rebuilt(root: Path) -> dict[str, list[Any]]:
-    """The rows that a new index gets from the files, versions and times from the old one."""
-    folder = root / "_backend/rebuilt"
-    folder.mkdir()
-    path = str(folder / "maad.db")
-    shutil.copy(root / "_backend/maad.db", f"{path}.prev")
-    index = Index.open(path, read_only=False)
-    project = ProjectRoot.open(str(root))
-    try:
-        index_all(index.writer(), load_model(project), project, WorkerSettings())
-    finally:
-        project.close()
-        index.close()
-    return _dump(path)
