@@ -16,9 +16,11 @@ from maadd.auth.record import TokenRecord
 from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
+from maadd.front.control import ControlServer
 from maadd.front.health import FrontHealth, SessionCounts
 from maadd.front.memory_pressure import PressureGauge, PressureLimits, watch_memory
 from maadd.front.reload import Reloader
+from maadd.front.session_hooks import make_sessions
 from maadd.front.state import RunningFront
 from maadd.front.token_follower import TokenFollower
 from maadd.ops.audit import AuditLog
@@ -36,9 +38,8 @@ from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Event
 from maadd.protocol.tools import check_table, registered_tools
 from maadd.sessions.notifier import ChangeNotifier
-from maadd.sessions.session import CloseReason, Session
 from maadd.sessions.sweeper import sweep_sessions
-from maadd.sessions.table import SessionLimits, SessionTable
+from maadd.sessions.table import SessionTable
 from maadd.tools import sessions as session_tools
 from maadd.tools import subscriptions as subscription_tools
 from maadd.tools.face import create_server
@@ -76,6 +77,7 @@ class Front:
         self._changes: ChangeNotifier | None = None
         self._follower: TokenFollower | None = None
         self._reloader: Reloader | None = None
+        self._control: ControlServer | None = None
         self._reloading: set[asyncio.Task[None]] = set()
         self._cgroup_levels = cgroup_levels()
         self._stdio = (-1, -1)
@@ -93,16 +95,22 @@ class Front:
         capture_library_logs(self._log)
         for warning in instance.warnings:
             self._log.warning("instance_warning", message=warning)
-        runtime = RuntimeDir.claim(instance.config_path or instance.root, os.environ)
+        runtime = RuntimeDir.claim(
+            instance.config_path or instance.root,
+            os.environ,
+            beside=settings.transport == "stdio",
+        )
         try:
             self._tokens = self._load_tokens()
             pool = self._make_pool(runtime)
             pool.serve(instance.projects)
             await pool.start()
             try:
-                return await self._serve(pool)
+                return await self._serve(pool, runtime.control_path)
             finally:
                 await pool.close(self._stop_wait_s())
+                if self._control is not None:
+                    await self._control.close()
         finally:
             runtime.release()
             self._audit.close()
@@ -133,22 +141,23 @@ class Front:
             idle_timeout_s=settings.project_idle_timeout_ms / 1000,
             sweep_interval_s=settings.project_sweep_interval_ms / 1000,
             start_timeout_s=settings.worker_start_timeout_ms / 1000,
+            attaches=settings.transport == "stdio",
         )
         return WorkerPool(
             runtime_dir=runtime.path,
             endpoint=runtime.workers_endpoint,
-            control_endpoint=None,
+            control_endpoint=runtime.control_path,
             settings=settings.worker(),
             policy=policy,
             on_event=self._take_event,
             log=self._log,
         )
 
-    async def _serve(self, pool: WorkerPool) -> int:
+    async def _serve(self, pool: WorkerPool, control_path: str) -> int:
         settings, state = self._settings, self._state
         counts = SessionCounts()
         limiter = Limiter(self._limit_settings(), time.monotonic)
-        sessions = self._make_sessions(counts, limiter, pool)
+        sessions = make_sessions(settings, counts, limiter, pool, self._audit, self._log)
         self._changes = ChangeNotifier(state, sessions, self._live_token)
         self._follower = self._make_follower(sessions)
         reloader = self._reloader = Reloader(
@@ -197,6 +206,16 @@ class Front:
             audit=self._write_audit,
         )
         self._install_signals()
+        self._control = ControlServer(
+            control_path,
+            state=state,
+            pool=pool,
+            reloader=reloader,
+            transport=settings.transport,
+            log=self._log,
+            audit=self._write_audit,
+        )
+        await self._control.start()
         if state.instance.source != "file":
             (project,) = state.instance.projects.values()
             await self._open_eagerly(pool, project)
@@ -313,44 +332,11 @@ class Front:
         await http.close()
         return code
 
-    def _make_sessions(
-        self, counts: SessionCounts, limiter: Limiter, pool: WorkerPool
-    ) -> SessionTable:
-        settings = self._settings
-        limits = SessionLimits(
-            settings.session_max, settings.session_max_per_token, settings.session_idle_ms / 1000
-        )
-
-        def opened(session: Session) -> None:
-            if not session.permanent:
-                counts.opened(time.time())
-            fields: dict[str, Any] = {
-                "session_id": session.id,
-                "remote_addr": session.remote_addr,
-                "user_agent": session.user_agent,
-                "transport": session.transport,
-            }
-            if session.binding is not None and session.binding.source is not None:
-                fields["binding_source"] = session.binding.source
-            self._audit.write("session_open", **fields)
-
-        def closed(session: Session, reason: CloseReason) -> None:
-            if not session.permanent:
-                counts.closed(time.time())
-            limiter.forget_session(session.id)
-            pool.session_ended(session.id)
-            self._audit.write(
-                "session_close",
-                session_id=session.id,
-                reason=reason,
-                duration_ms=round((time.time() - session.created_at) * 1000),
-            )
-
-        return SessionTable(limits, self._log, on_open=(opened,), on_close=(closed,))
-
     def _take_event(self, project: str, event: Event) -> None:
         if self._changes is not None:
             self._changes.take(project, event)
+        if self._control is not None:
+            self._control.take_event(project, event)
 
     def _live_token(self, token: TokenRecord) -> TokenRecord | None:
         registry = self._tokens
@@ -463,6 +449,8 @@ class Front:
         self._state.draining = True
         self._notifier.stopping()
         self._log.info("shutdown_start")
+        if self._control is not None:
+            self._control.leave()
         forced = asyncio.create_task(self._wait_for_stop())
         try:
             while pool.in_flight() or pipeline.in_flight:

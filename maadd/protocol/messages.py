@@ -165,6 +165,8 @@ class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
     exactly as they were written (spec 05 §10.1)."""
     budget: ResultBudget | None = None
     """Set for the strict tools."""
+    unguarded: bool = False
+    """The guard against an empty index, which is for clients, does not stop the local operator."""
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -242,6 +244,10 @@ class CallProgress(msgspec.Struct, frozen=True, tag="progress", omit_defaults=Tr
     done: float
     total: float | None = None
     text: str | None = None
+
+
+RESYNC = "resync"
+"""Action of an event that stands for others: changes of the project may have been missed."""
 
 
 class Event(msgspec.Struct, frozen=True, tag="event"):

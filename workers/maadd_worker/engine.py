@@ -29,15 +29,16 @@ from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare
+from maadd_worker.engine_events import reindex_events, stale_model_event
 from maadd_worker.engine_report import NO_EMBEDDINGS, free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
+from maadd_worker.failpoints import arm, reach
 from maadd_worker.gate import Gate
 from maadd_worker.history.backup import BackupContext, backup
-from maadd_worker.history.controller import NEED_GIT, HistoryController
+from maadd_worker.history.controller import HistoryController
 from maadd_worker.history.external import ExternalEdits
 from maadd_worker.history.outcome import HistoryOutcome
-from maadd_worker.index.document import index_document
-from maadd_worker.index.empty_guard import index_state, unindexed_files
+from maadd_worker.index.empty_guard import unindexed_files
 from maadd_worker.index.pass_report import PassProgress
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index, IndexReader
@@ -57,6 +58,7 @@ from maadd_worker.write.admission import Admission, now_ms
 from maadd_worker.write.answer import (
     bulk_reply,
     event_of,
+    expected_answer,
     replay_reply,
     stored_answer,
     write_reply,
@@ -67,6 +69,7 @@ from maadd_worker.write.group import Execution, execute_group
 from maadd_worker.write.idempotency import AnswerStore, StoredAnswer
 from maadd_worker.write.instructions import refresh_instructions
 from maadd_worker.write.maintenance import changes_nothing, lists_backups, reload_model
+from maadd_worker.write.outside_edit import index_outside_edit
 from maadd_worker.write.planner import RECORD_WRITES, Member, next_group
 from maadd_worker.write.recovery import recover
 from maadd_worker.write.reindex import reindex, reindex_outcome
@@ -107,9 +110,7 @@ class Engine:
         self._gate: Gate | None = None
         self._report_progress: Callable[[CallProgress], None] = _nobody_hears
         self._aftercare = Aftercare(index, journal, history, self._record_paths)
-        edits = None
-        if config.history.external_edits == "commit" and config.history.effective_mode in NEED_GIT:
-            edits = ExternalEdits(root.path, history)
+        edits = ExternalEdits.asked_for(config.history, root.path, history)
         self._watching = Watching(root, index, config.settings, self._plans, edits)
         self._closed = False
         self.read_only = config.history.effective_mode == "read"
@@ -125,9 +126,10 @@ class Engine:
         """Open the project in the order of spec 01 §1.1.
 
         Raises MaadError or MaadErrors: PROJECT_LOCKED, READ_ONLY, BACKEND_ERROR,
-        GIT_NOT_INITIALIZED, and the load errors of registry and schemas.
+        GIT_NOT_INITIALIZED, INSTANCE_CONFIG_INVALID, and the load errors of registry and schemas.
         """
         read_only = config.history.effective_mode == "read"
+        armed = arm(os.environ)
         with contextlib.ExitStack() as undo:
             root = ProjectRoot.open(config.root)
             undo.callback(root.close)
@@ -148,6 +150,8 @@ class Engine:
             history = HistoryController.open(root.path, config.history, config.settings, journal)
             undo.callback(history.close)
             engine = cls(config, root, lock, model, index, journal, history)
+            if armed:
+                engine._notices.append(Notice("failpoints_armed", {"names": list(armed)}))
             if journal is not None:
                 progress("recovery")
                 engine.recovery_actions = recover(
@@ -163,19 +167,16 @@ class Engine:
         """The false-empty guard (spec 01 §14.6)."""
         model = self._model.model
         with contextlib.closing(self._index.reader()) as reader:
-            self.index_empty = unindexed_files(reader, model, self._root)
             begun = self._index.created or reader.meta_get(FIRST_PASS_KEY) is not None
-            if self.index_empty is None and begun:
-                # A few records may be there: from recovery, or from a first pass cut short.
-                state = index_state(reader, model, self._root)
-                self.index_empty = state.files if state.files > state.documents else None
+            self.index_empty = unindexed_files(reader, model, self._root, begun=begun)
         if self.index_empty is not None and self._settings.boot_reindex and not self.read_only:
-            reindex(
+            report = reindex(
                 self._write_context(),
                 ReindexArgs(),
                 lambda done: progress(f"reindex {done.doc_type} {done.scanned}"),
                 unread=True,
             )
+            self._notices += reindex_events(report)
             self.index_empty = None
 
     def offer_instructions(self) -> None:
@@ -183,7 +184,7 @@ class Engine:
         failures: list[MaadError] = []
         if not self.read_only:
             failures = scaffold(self._root, self._instructions, fsync=self._settings.fsync)
-        self._notices = bind_notices(
+        self._notices += bind_notices(
             self._root, self._instructions, failures, read_only=self.read_only
         )
 
@@ -223,9 +224,10 @@ class Engine:
         """Answer a read; domain failures are answers too."""
 
         def answer() -> Outcome:
-            self._refuse_empty(call.tool)
+            self._refuse_empty(call)
             args = check_arguments(TOOLS[call.tool], call.args)
             with reader.snapshot(), reader.deadline(call.deadline_ms / 1000):
+                reach("read.slow")
                 outcome = read(self._read_context(reader), call.tool, args)
             return self._watching.advise(call.tool, outcome)
 
@@ -244,6 +246,7 @@ class Engine:
             keep_sweep=self._aftercare.keep_sweep,
             instructions=self._instructions,
             engine_report=self.health,
+            index_behind=self._activity.current == "maad_reindex",
         )
 
     def _plans(self) -> TypePlans:
@@ -253,8 +256,9 @@ class Engine:
             plans = self._type_plans = TypePlans(self._model.model)
         return plans
 
-    def _refuse_empty(self, tool: str) -> None:
-        if self.index_empty is not None and tool not in ("maad_reindex", "maad_health"):
+    def _refuse_empty(self, call: Call) -> None:
+        excused = call.unguarded or call.tool in ("maad_reindex", "maad_health")
+        if self.index_empty is not None and not excused:
             raise index_empty(self.index_empty, read_only=self.read_only)
 
     # -- writes --------------------------------------------------------------------------
@@ -268,8 +272,7 @@ class Engine:
         while waiting:
             call = waiting[0]
             if call.tool in STRICT_TOOLS:
-                waiting.popleft()
-                self._answer_strict(call, gate, deliver)
+                self._answer_strict(waiting.popleft(), gate, deliver)
                 continue
             refusal = self._refusal(call)
             if refusal is not None:
@@ -294,8 +297,7 @@ class Engine:
         done = self._contracts.answer(call, gate, index_empty=self.index_empty is not None)
         if isinstance(done, Reply):
             deliver(done)
-            return
-        if not gate.admit(call.request_id):
+        if isinstance(done, Reply) or not gate.admit(call.request_id):
             return
         assert self._journal is not None
         self._activity.begin(call.tool)
@@ -308,7 +310,7 @@ class Engine:
 
     def _refusal(self, call: Call) -> MaadError | None:
         try:
-            self._refuse_empty(call.tool)
+            self._refuse_empty(call)
             if call.tool == "maad_instructions":
                 check_refresh(Role(call.role), self._config.project, read_only=self.read_only)
         except MaadError as failure:
@@ -340,8 +342,11 @@ class Engine:
                         [one.plan.doc_id],
                     )
 
+        expected = [expected_answer(one.call, one.scope, one.plan) for one in members]
         plans = [member.plan for member in members]
-        done = execute_group(admission.context, self._journal, plans, keep_answers)
+        done = execute_group(
+            admission.context, self._journal, plans, keep_answers, expected=expected
+        )
         self._answer(members, done, deliver)
 
     def _write_bulk(self, call: Call, gate: Gate, deliver: Callable[[Reply], None]) -> None:
@@ -355,7 +360,9 @@ class Engine:
         for one in end.done:
             self._finish(one, outcome)
         mode = self._config.history.effective_mode
+        reach("reply.ready")
         deliver(bulk_reply(call, end, outcome, self._history.pending_writes, mode))
+        reach("reply.sent")
 
     def _admission(self, gate: Gate, deliver: Callable[[Reply], None]) -> Admission:
         """The surroundings of a group, under the registry and schemas as they are now."""
@@ -384,7 +391,9 @@ class Engine:
                 continue
             outcome = next(outcomes) if one.change is not None else HistoryOutcome("none")
             self._finish(one, outcome)
+            reach("reply.ready")
             deliver(write_reply(member.call, one, outcome, pending, mode))
+            reach("reply.sent")
 
     def _replay(self, call: Call, stored: StoredAnswer) -> Reply:
         outcome = self._history.outcome_of(stored.journal_ids)
@@ -437,6 +446,7 @@ class Engine:
             self._watch_when_served()
         broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
         report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
+        self._notices += reindex_events(report)
         return reindex_outcome(report, args)
 
     def _progress_of(self, call: Call) -> Callable[[PassProgress], None] | None:
@@ -472,7 +482,10 @@ class Engine:
 
     def _refresh_model(self) -> None:
         """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
-        if stale_files(self._root, self._model.model):
+        changed = stale_files(self._root, self._model.model)
+        if changed:
+            trigger = self._activity.current
+            self._notices.append(stale_model_event(self._config.project, trigger, changed))
             self._adopt(refresh_model(self._root, self._model.model))
 
     def _adopt(self, model: ModelRefresh) -> None:
@@ -491,21 +504,7 @@ class Engine:
 
     def _take_over_edit(self, path: str) -> None:
         """Index a file that was edited outside, and tell subscribers."""
-        content = self._root.read(path, self._settings.max_doc_bytes or None)
-        writer = self._index.writer()
-        with writer.transaction():
-            indexed = index_document(
-                writer,
-                self._model.model,
-                self._root,
-                path,
-                content.data,
-                max_annotations=self._settings.max_doc_annotations,
-            )
-        row = indexed.row
-        self._events.append(
-            Event(row.change_seq, "update", row.doc_id, row.doc_type, row.updated_at, "external")
-        )
+        self._events.append(index_outside_edit(self._write_context(), path))
 
     def _finish(self, done: Execution, outcome: HistoryOutcome) -> None:
         """Let go of what was kept about a record that is written, and note its event."""
@@ -529,6 +528,7 @@ class Engine:
             self._refresh_model()
         taken = self._watching.take_over(self._write_context, idle)
         self._events.extend(taken)
+        self._tell_notices()
         return self._watching.settle(wait)
 
     def connect_log(self, warn: Callable[..., None]) -> None:
@@ -536,9 +536,12 @@ class Engine:
         logged with it, also those since the start, and what the start has to tell."""
         self._history.connect_log(warn)
         self._watching.warn = warn
+        self._tell_notices()
+
+    def _tell_notices(self) -> None:
         while self._notices:
             notice = self._notices.pop(0)
-            warn(notice.event, **notice.members)
+            self._watching.warn(notice.event, **notice.members)
 
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hand over what has the writer thread call `settle`."""
