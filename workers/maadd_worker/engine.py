@@ -27,7 +27,8 @@ from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare
-from maadd_worker.engine_report import NO_EMBEDDINGS, NO_WATCHER, free_mb, model_advisories
+from maadd_worker.engine_report import NO_EMBEDDINGS, free_mb, model_advisories
+from maadd_worker.engine_watch import Watching
 from maadd_worker.history.backup import BackupContext, backup
 from maadd_worker.history.controller import HistoryController
 from maadd_worker.history.outcome import HistoryOutcome
@@ -111,6 +112,7 @@ class Engine:
         self._gate: Gate | None = None
         self._report_progress: Callable[[CallProgress], None] = _nobody_hears
         self._aftercare = Aftercare(index, journal, history, self._record_paths)
+        self._watching = Watching(root, index, config.settings, self._plans)
         self._closed = False
         self.read_only = config.history.effective_mode == "read"
         self.recovery_actions: list[str] = []
@@ -183,6 +185,17 @@ class Engine:
             self._root, self._instructions, failures, read_only=self.read_only
         )
 
+    def start_watching(self) -> None:
+        """At the start of a server: follow what others change on the disk (spec 01 §14.7)."""
+        if not self.read_only:
+            self._watching.wanted = True
+            self._watch_when_served()
+
+    def _watch_when_served(self) -> None:
+        # Until the index is served, only the pass that fills it may write to it.
+        if self.index_empty is None:
+            self._watching.start()
+
     @property
     def documents(self) -> int:
         """Live records in the index."""
@@ -206,7 +219,8 @@ class Engine:
             self._refuse_empty(call.tool)
             args = check_arguments(TOOLS[call.tool], call.args)
             with reader.snapshot(), reader.deadline(call.deadline_ms / 1000):
-                return read(self._read_context(reader), call.tool, args)
+                outcome = read(self._read_context(reader), call.tool, args)
+            return self._watching.advise(call.tool, outcome)
 
         return reply_of(call, answer)
 
@@ -381,6 +395,7 @@ class Engine:
                     self._root, self._model.model, self._index.writer(), self._history
                 )
                 self._model = ModelRefresh(model, {})
+                self._watching.model_changed()
                 return outcome
             case "maad_instructions":
                 return self._refresh_instructions(call, args)
@@ -399,6 +414,7 @@ class Engine:
         if whole and report.indexed + report.skipped:
             # What could not be indexed is in the report; the rest is served.
             self.index_empty = None
+            self._watch_when_served()
         broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
         report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
         return reindex_outcome(report, args)
@@ -438,6 +454,7 @@ class Engine:
         """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
         if stale_files(self._root, self._model.model):
             self._model = refresh_model(self._root, self._model.model)
+            self._watching.model_changed()
 
     def _write_context(self) -> WriteContext:
         return WriteContext(
@@ -482,12 +499,18 @@ class Engine:
 
     def settle(self, idle: bool) -> float | None:
         """Finish what lags behind the answers; seconds until it wants to be called again."""
-        return self._aftercare.settle(idle)
+        wait = self._aftercare.settle(idle)
+        if self._watching.findings.take_model_change():
+            self._refresh_model()
+        taken = self._watching.take_over(self._write_context, idle)
+        self._events.extend(taken)
+        return 0.0 if self._watching.findings.pending else wait
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         """Hand over what logs a warning (its name, and members by keyword); failed commits are
         logged with it, also those since the start, and what the start has to tell."""
         self._history.connect_log(warn)
+        self._watching.warn = warn
         while self._notices:
             notice = self._notices.pop(0)
             warn(notice.event, **notice.members)
@@ -495,6 +518,7 @@ class Engine:
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hand over what has the writer thread call `settle`."""
         self._aftercare.connect_wake(wake)
+        self._watching.wake = wake
 
     def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
         """Hand over what takes the progress of a call that asked for it."""
@@ -517,11 +541,15 @@ class Engine:
             "writeQueueDepth": 0 if self._gate is None else self._gate.depth(),
             "diskHeadroomMb": free_mb(self._root.path),
             "embeddings": dict(NO_EMBEDDINGS),
-            "watcher": dict(NO_WATCHER),
+            "watcher": self._watching.health(),
             "jobs": [],
         }
         report |= self._activity.health() | self._history.health()
-        report["advisories"] = model_advisories(self._model) + report.get("advisories", [])
+        report["advisories"] = [
+            *model_advisories(self._model),
+            *self._watching.advisories(),
+            *report.get("advisories", []),
+        ]
         return report
 
     def close(self) -> bool:
@@ -529,6 +557,7 @@ class Engine:
         if self._closed:
             return True
         self._closed = True
+        self._watching.stop()
         clean = self._history.close()
         self._index.close()
         if self._journal is not None:
