@@ -150,7 +150,7 @@ class Supervisor:
         """Whether nothing would be lost by stopping it."""
         if self._stopping or self.state not in (State.READY, State.BACKOFF, State.FAILED):
             return False
-        return self.worker is None or not self.worker.calls
+        return self.worker is None or not (self.worker.calls or self.worker.jobs_alone)
 
     def snapshot(self) -> WorkerSnapshot:
         """The `worker` block of health."""

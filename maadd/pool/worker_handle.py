@@ -70,6 +70,7 @@ class PendingCall:
     __slots__ = (
         "cancelled",
         "is_write",
+        "job_id",
         "late",
         "on_end",
         "on_progress",
@@ -91,6 +92,8 @@ class PendingCall:
         self.is_write = is_write
         self.outcome = outcome
         self.on_progress = on_progress
+        self.job_id: str | None = None
+        """The background job that goes on although its caller's time is over."""
         self.cancelled = False
         """Whether the worker was told to give it up."""
         self.late: int | None = None
@@ -304,11 +307,16 @@ class WorkerHandle:
         """Whether the worker still has the call."""
         return self.calls.get(pending.request_id) is pending
 
-    def cancel(self, pending: PendingCall) -> None:
-        """Tell the worker that nobody waits for the call any more."""
+    @property
+    def jobs_alone(self) -> int:
+        """Background jobs that no call waits for, by its last heartbeat."""
+        return 0 if self.heartbeat is None else self.heartbeat.jobs
+
+    def cancel(self, pending: PendingCall, *, expired: bool = False) -> None:
+        """Tell the worker that nobody waits for the call any more, or that its time is over."""
         if self.holds(pending):
             pending.cancelled = True
-            self._tell(Cancel(pending.request_id))
+            self._tell(Cancel(pending.request_id, expired))
 
     def expect_word(self, pending: PendingCall) -> asyncio.Future[Reply | CallEnd]:
         """A new outcome to wait for, after the first one was EXPIRED."""
@@ -406,6 +414,7 @@ class WorkerHandle:
         if pending is None:
             return
         if not message.withdrawn:
+            pending.job_id = message.job_id
             pending.settle(CallEnd.PUBLISHED)
             return
         if not pending.cancelled:

@@ -203,3 +203,19 @@ def test_a_closed_queue_still_hands_out_what_waits() -> None:
     given.queue.close()
     assert given.take() == ["a"]
     assert given.queue.take(0) is None
+
+
+def test_a_deferred_write_is_answered_later_and_not_missed() -> None:
+    given = Given()
+    given.offer("a", "b")
+    group = given.queue.take(0)
+    assert group is not None
+    assert given.queue.admit("a")
+    given.queue.defer("a")
+    assert [(one.request_id, admitted) for one, admitted in given.queue.unanswered(group)] == [
+        ("b", False)
+    ]
+    assert given.queue.withdraw("a") is False
+    assert given.queue.depth() == 2
+    assert given.queue.finish("a")
+    assert given.queue.depth() == 1

@@ -27,6 +27,7 @@ from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare
+from maadd_worker.engine_jobs import JOBS_KEY, Jobs
 from maadd_worker.engine_report import NO_EMBEDDINGS, free_mb, model_advisories
 from maadd_worker.engine_watch import Watching
 from maadd_worker.history.backup import BackupContext, backup
@@ -34,7 +35,8 @@ from maadd_worker.history.controller import HistoryController
 from maadd_worker.history.outcome import HistoryOutcome
 from maadd_worker.index.document import index_document
 from maadd_worker.index.empty_guard import index_state, unindexed_files
-from maadd_worker.index.pass_report import PassProgress
+from maadd_worker.index.full_pass import PassSteps
+from maadd_worker.index.pass_report import ReindexReport
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index, IndexReader
 from maadd_worker.index.writer import FIRST_PASS_KEY
@@ -65,7 +67,7 @@ from maadd_worker.write.instructions import refresh_instructions
 from maadd_worker.write.maintenance import changes_nothing, lists_backups, reload_model
 from maadd_worker.write.planner import RECORD_WRITES, Member, next_group
 from maadd_worker.write.recovery import recover
-from maadd_worker.write.reindex import reindex, reindex_outcome
+from maadd_worker.write.reindex import check_scope, reindex_outcome, reindex_steps
 
 INDEX_PATH = "_backend/maad.db"
 
@@ -77,6 +79,10 @@ class Gate(Protocol):
     """Asked right before a write becomes visible."""
 
     def admit(self, request_id: str) -> bool: ...
+    def defer(self, request_id: str) -> None:
+        """The reply of an admitted write comes from a later `settle`."""
+        ...
+
     def depth(self) -> int:
         """Writes that wait or run."""
         ...
@@ -110,9 +116,14 @@ class Engine:
         self._events: deque[Event] = deque()
         self._activity = WriteActivity()
         self._gate: Gate | None = None
-        self._report_progress: Callable[[CallProgress], None] = _nobody_hears
         self._aftercare = Aftercare(index, journal, history, self._record_paths)
         self._watching = Watching(root, index, config.settings, self._plans)
+        self.jobs = Jobs(
+            self,
+            lambda: self._model.model,
+            lambda: self._index.writer().stamp(),
+            self._aftercare.keep_meta,
+        )
         self._closed = False
         self.read_only = config.history.effective_mode == "read"
         self.recovery_actions: list[str] = []
@@ -168,12 +179,8 @@ class Engine:
                 state = index_state(reader, model, self._root)
                 self.index_empty = state.files if state.files > state.documents else None
         if self.index_empty is not None and self._settings.boot_reindex and not self.read_only:
-            reindex(
-                self._write_context(),
-                ReindexArgs(),
-                lambda done: progress(f"reindex {done.doc_type} {done.scanned}"),
-                unread=True,
-            )
+            for done in reindex_steps(self._write_context(), ReindexArgs(), unread=True):
+                progress(f"reindex {done.doc_type} {done.scanned}")
             self.index_empty = None
 
     def offer_instructions(self) -> None:
@@ -283,7 +290,11 @@ class Engine:
                 waiting.popleft()
                 self._activity.begin(call.tool)
                 if gate.admit(call.request_id):
-                    deliver(self._maintain(call))
+                    reply = self._maintain(call, deliver)
+                    if reply is None:
+                        gate.defer(call.request_id)
+                    else:
+                        deliver(reply)
             self._activity.end()
 
     def _refusal(self, call: Call) -> MaadError | None:
@@ -376,11 +387,18 @@ class Engine:
             self._config.history.effective_mode,
         )
 
-    def _maintain(self, call: Call) -> Reply:
-        """Writes that concern the whole project."""
+    def _maintain(self, call: Call, deliver: Callable[[Reply], None]) -> Reply | None:
+        """Writes that concern the whole project; None when a job will answer."""
         if call.dry_run and not lists_backups(call):
             return Reply(call.request_id, ok=True, body=b"")
-        return reply_of(call, lambda: self._maintenance(call))
+        if call.tool != "maad_reindex":
+            return reply_of(call, lambda: self._maintenance(call))
+        try:
+            args: Any = check_arguments(TOOLS[call.tool], call.args)
+            self._refresh_model()
+            return self.jobs.submit(call, args, deliver)
+        except (MaadError, MaadErrors) as failure:
+            return failure_reply(call.request_id, failure)
 
     def _maintenance(self, call: Call) -> Outcome:
         args: Any = check_arguments(TOOLS[call.tool], call.args)
@@ -397,19 +415,29 @@ class Engine:
                 self._model = ModelRefresh(model, {})
                 self._watching.model_changed()
                 return outcome
-            case "maad_instructions":
-                return self._refresh_instructions(call, args)
             case _:
-                return self._reindex(call, args)
+                return self._refresh_instructions(call, args)
 
-    def _reindex(self, call: Call, args: ReindexArgs) -> Outcome:
+    # -- jobs ----------------------------------------------------------------------------
+
+    def resume_jobs(self) -> None:
+        """At the start of a server: go on with the jobs that an earlier process did not end."""
+        if not self.read_only:
+            with contextlib.closing(self._index.reader()) as reader:
+                self.jobs.resume(reader.meta_get(JOBS_KEY))
+
+    def check_job(self, args: ReindexArgs) -> None:
+        """See JobHost."""
+        check_scope(self._write_context(), args)
+
+    def job_steps(self, args: ReindexArgs, made_since: str | None) -> PassSteps:
+        """See JobHost."""
         self._refresh_model()
-        report = reindex(
-            self._write_context(),
-            args,
-            self._progress_of(call),
-            unread=self.index_empty is not None,
-        )
+        unread = self.index_empty is not None
+        return reindex_steps(self._write_context(), args, made_since=made_since, unread=unread)
+
+    def job_outcome(self, args: ReindexArgs, report: ReindexReport) -> Outcome:
+        """See JobHost."""
         whole = args.doc_id is None and args.doc_type is None and args.path is None
         if whole and report.indexed + report.skipped:
             # What could not be indexed is in the report; the rest is served.
@@ -418,14 +446,6 @@ class Engine:
         broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
         report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
         return reindex_outcome(report, args)
-
-    def _progress_of(self, call: Call) -> Callable[[PassProgress], None] | None:
-        """What tells the front how far the pass of a call is, if anybody wants to know."""
-        if not call.wants_progress:
-            return None
-        return lambda done: self._report_progress(
-            CallProgress(call.request_id, done.scanned, text=done.text)
-        )
 
     def _backup(self, args: BackupArgs) -> Outcome:
         history, policy = self._history, self._config.history
@@ -499,12 +519,14 @@ class Engine:
 
     def settle(self, idle: bool) -> float | None:
         """Finish what lags behind the answers; seconds until it wants to be called again."""
-        wait = self._aftercare.settle(idle)
+        # Quiet work would find no quiet between the steps of a job.
+        wait = self._aftercare.settle(idle and not self.jobs.running)
         if self._watching.findings.take_model_change():
             self._refresh_model()
         taken = self._watching.take_over(self._write_context, idle)
         self._events.extend(taken)
-        return 0.0 if self._watching.findings.pending else wait
+        more = self.jobs.step()
+        return 0.0 if more or self._watching.findings.pending else wait
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         """Hand over what logs a warning (its name, and members by keyword); failed commits are
@@ -519,10 +541,11 @@ class Engine:
         """Hand over what has the writer thread call `settle`."""
         self._aftercare.connect_wake(wake)
         self._watching.wake = wake
+        self.jobs.wake = wake
 
     def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
         """Hand over what takes the progress of a call that asked for it."""
-        self._report_progress = report
+        self.jobs.report_progress = report
 
     def poll_events(self) -> list[Event]:
         """The changes since the last call."""
@@ -542,7 +565,7 @@ class Engine:
             "diskHeadroomMb": free_mb(self._root.path),
             "embeddings": dict(NO_EMBEDDINGS),
             "watcher": self._watching.health(),
-            "jobs": [],
+            "jobs": msgspec.to_builtins(self.jobs.views),
         }
         report |= self._activity.health() | self._history.health()
         report["advisories"] = [
@@ -558,6 +581,7 @@ class Engine:
             return True
         self._closed = True
         self._watching.stop()
+        self.jobs.close()
         clean = self._history.close()
         self._index.close()
         if self._journal is not None:
@@ -566,7 +590,3 @@ class Engine:
             self._lock.release()
         self._root.close()
         return clean
-
-
-def _nobody_hears(_progress: CallProgress) -> None:
-    """Nobody follows the calls of an engine without a worker process."""

@@ -22,6 +22,10 @@ class Gate(Protocol):
         """
         ...
 
+    def defer(self, request_id: str) -> None:
+        """The reply of an admitted write comes later, from a `settle`."""
+        ...
+
     def depth(self) -> int:
         """Writes that wait or run."""
         ...
@@ -35,6 +39,24 @@ class ServedReader(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class ServedJobs(Protocol):
+    """The background jobs of an engine, as far as other threads are concerned."""
+
+    @property
+    def alone(self) -> int:
+        """Jobs that no call waits for."""
+        ...
+
+    def leave(self, request_id: str, *, expired: bool) -> str | None:
+        """The id of the job that a call waits for, whose caller leaves; the job goes on when the
+        caller's time is over (`expired`), else it ends when nobody else wants it."""
+        ...
+
+    def stop(self) -> None:
+        """The engine will be closed soon: answer who waits for a job."""
+        ...
 
 
 ReaderT = TypeVar("ReaderT", bound=ServedReader)
@@ -65,8 +87,12 @@ class ServedEngine(Protocol[ReaderT]):
         ...
 
     def write_group(self, calls: Sequence[Call], gate: Gate, deliver: Deliver) -> None:
-        """Performs the writes in order and delivers one Reply for each admitted one."""
+        """Performs the writes in order and delivers one Reply for each admitted one, at once or,
+        for one that it defers, from a later `settle`."""
         ...
+
+    @property
+    def jobs(self) -> ServedJobs: ...
 
     def settle(self, idle: bool) -> float | None:
         """Does what may lag behind the answers; `idle` when no write is at hand.

@@ -1,8 +1,9 @@
 """The writes of a project in order of arrival, and the gate before their publish point.
 
 A write is *waiting* until the writer takes it, *taken* until the engine has it admitted,
-*admitted* until it is answered. Up to its admission it can be withdrawn or given up as too
-late, and nothing of it will ever be published (spec 03 §2.2, spec 04 §6).
+*admitted* until it is answered, or *deferred* where its answer does not come with its group. Up
+to its admission it can be withdrawn or given up as too late, and nothing of it will ever be
+published (spec 03 §2.2, spec 04 §6).
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ class _Stage(enum.Enum):
     WAITING = 1
     TAKEN = 2
     ADMITTED = 3
+    DEFERRED = 4
+
+
+_TOO_LATE = (_Stage.ADMITTED, _Stage.DEFERRED)
 
 
 class _Write:
@@ -115,16 +120,28 @@ class WriteQueue:
                 write.stage = _Stage.ADMITTED
             return True
 
+    def defer(self, request_id: str) -> None:
+        """Writer: see `Gate.defer`."""
+        with self._condition:
+            write = self._writes.get(request_id)
+            if write is not None:
+                write.stage = _Stage.DEFERRED
+
     def finish(self, request_id: str) -> bool:
         """Writer: the write is answered. False when its caller already has an answer."""
         with self._condition:
             return self._writes.pop(request_id, None) is not None
 
     def unanswered(self, group: Sequence[Call]) -> list[tuple[Call, bool]]:
-        """Writer: the writes of a finished group without an answer, and whether admitted."""
+        """Writer: the writes of a finished group that should have an answer and have none, and
+        whether they were admitted."""
         with self._condition:
             left = (self._writes.get(call.request_id) for call in group)
-            return [(w.call, w.stage is _Stage.ADMITTED) for w in left if w is not None]
+            return [
+                (write.call, write.stage is _Stage.ADMITTED)
+                for write in left
+                if write is not None and write.stage is not _Stage.DEFERRED
+            ]
 
     def withdraw(self, request_id: str) -> bool | None:
         """True: nothing of it will be written. False: too late. None: not here (any more)."""
@@ -132,7 +149,7 @@ class WriteQueue:
             write = self._writes.get(request_id)
             if write is None:
                 return None
-            if write.stage is _Stage.ADMITTED:
+            if write.stage in _TOO_LATE:
                 return False
             self._forget(write)
             return True
@@ -140,7 +157,7 @@ class WriteQueue:
     def withdraw_all(self) -> None:
         """Withdraw every write that is not admitted."""
         with self._condition:
-            for write in [w for w in self._writes.values() if w.stage is not _Stage.ADMITTED]:
+            for write in [w for w in self._writes.values() if w.stage not in _TOO_LATE]:
                 self._forget(write)
 
     def expire(self, now: float) -> None:
