@@ -12,6 +12,7 @@ from maadd.config.entries import Problems, ProjectEntry, read_entries
 from maadd.config.history import Advisory, resolve_history
 from maadd.config.settings import Settings
 from maadd.config.yaml_core import YamlError, load_yaml
+from maadd.protocol.encodable import is_broken
 from maadd.protocol.errors import MaadError, MaadErrors, SourceLocation
 from maadd.protocol.messages import HistorySettings
 from maadd.protocol.roles import Role
@@ -66,7 +67,7 @@ def load_instance(path: str, settings: Settings) -> Instance:
     projects: dict[str, ProjectConfig] = {}
     for entry in entries:
         try:
-            projects[entry.name] = _project(entry, settings.history_mode_default)
+            projects[entry.name] = _project(entry, settings)
         except MaadError as error:
             details = {**(error.details or {}), "project": entry.name}
             problems.errors.append(MaadError(error.code, error.message, details))
@@ -83,20 +84,31 @@ def synthesize_instance(project_dir: str, role: Role, settings: Settings) -> Ins
     root = os.path.abspath(project_dir)
     label = _OUTSIDE_NAME.sub("-", os.path.basename(root).lower()) or "default"
     try:
-        project = _project(ProjectEntry("default", root, role), settings.history_mode_default)
+        project = _project(ProjectEntry("default", root, role), settings)
     except MaadError as error:
         raise MaadErrors([error]) from None
     return Instance(f"{label}-legacy", "synthetic", None, root, {"default": project})
 
 
-def _project(entry: ProjectEntry, default_mode: str | None) -> ProjectConfig:
+def refuse_broken_path(path: str) -> None:
+    """INSTANCE_CONFIG_INVALID for a folder whose name is no text: SQLite opens no file there."""
+    if is_broken(path):
+        raise MaadError(
+            "INSTANCE_CONFIG_INVALID",
+            f"the path {path!a} of the project is not valid UTF-8; rename the folder",
+        )
+
+
+def _project(entry: ProjectEntry, settings: Settings) -> ProjectConfig:
+    refuse_broken_path(entry.path)
     history, advisories = resolve_history(
         entry.name,
         configured=entry.history_mode,
-        default=default_mode,
+        default=settings.history_mode_default,
         has_git=os.path.lexists(os.path.join(entry.path, ".git")),
         max_writes=entry.max_writes,
         max_delay_ms=entry.max_delay_ms,
+        external_edits=entry.external_edits or settings.external_edits,
     )
     return ProjectConfig(entry.name, entry.path, entry.role, entry.description, history, advisories)
 
@@ -150,7 +162,8 @@ def _check_paths(entries: list[ProjectEntry], problems: Problems) -> None:
     for position, (entry, path) in enumerate(real):
         if not os.path.isdir(path):
             problems.warnings.append(
-                f"project {entry.name!r}: {entry.path} is no existing directory"
+                f"project {entry.name!r}: there is no directory {os.path.basename(entry.path)!r} "
+                "where its path leads"
             )
         for other, other_path in real[:position]:
             if path == other_path:

@@ -30,6 +30,8 @@ class HistorySettings(msgspec.Struct, frozen=True):
     mode_source: str
     max_writes: int | None = None
     max_delay_ms: int | None = None
+    external_edits: str = "index"
+    """What becomes of files that others changed: `index`, or `commit` as well."""
 
 
 class EmbeddingSettings(msgspec.Struct, frozen=True):
@@ -216,14 +218,15 @@ class Event(msgspec.Struct, frozen=True, tag="event"):
 class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     """Worker to front, once a second, also while starting.
 
-    `progress` is any text that changes when start-up advances, `jobs` the number of background
-    jobs that no call waits for.
+    `progress` is any text that changes when start-up advances; `doc_types` are the registered
+    types, None before they are known; `jobs` counts background jobs that no call waits for.
     """
 
     rss_bytes: int
     queue_depth: int
     state: str
     progress: str = ""
+    doc_types: list[str] | None = None
     jobs: int = 0
 
 

@@ -45,6 +45,7 @@ class NoJobs:
 class HeldEngine:
     documents = 1
     index_empty: int | None = None
+    doc_types = ("note",)
 
     def __init__(self, config: WorkerConfig) -> None:
         self.recovery_actions: list[str] = []

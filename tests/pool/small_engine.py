@@ -104,6 +104,7 @@ class SmallEngine:
         self.jobs = SmallJobs(config.root)
         self.recovery_actions: list[str] = []
         self.index_empty: int | None = None
+        self.doc_types = ["note"]
         self._events: list[Event] = []
         self._wake: Callable[[], None] = lambda: None
         self._calls_seen: dict[str, int] = {}

@@ -11,7 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import apsw
 import msgspec
@@ -30,8 +30,10 @@ from maadd_worker.engine_aftercare import Aftercare
 from maadd_worker.engine_jobs import JOBS_KEY, Jobs
 from maadd_worker.engine_report import NO_EMBEDDINGS, free_mb, model_advisories
 from maadd_worker.engine_watch import Watching
+from maadd_worker.gate import Gate
 from maadd_worker.history.backup import BackupContext, backup
-from maadd_worker.history.controller import HistoryController
+from maadd_worker.history.controller import NEED_GIT, HistoryController
+from maadd_worker.history.external import ExternalEdits
 from maadd_worker.history.outcome import HistoryOutcome
 from maadd_worker.index.document import index_document
 from maadd_worker.index.empty_guard import index_state, unindexed_files
@@ -75,19 +77,6 @@ _CACHE_BYTES = 32 * 1024 * 1024
 _encode = msgspec.json.encode
 
 
-class Gate(Protocol):
-    """Asked right before a write becomes visible."""
-
-    def admit(self, request_id: str) -> bool: ...
-    def defer(self, request_id: str) -> None:
-        """The reply of an admitted write comes from a later `settle`."""
-        ...
-
-    def depth(self) -> int:
-        """Writes that wait or run."""
-        ...
-
-
 class Engine:
     """An open project. `open` makes one; `close` gives everything back."""
 
@@ -117,7 +106,10 @@ class Engine:
         self._activity = WriteActivity()
         self._gate: Gate | None = None
         self._aftercare = Aftercare(index, journal, history, self._record_paths)
-        self._watching = Watching(root, index, config.settings, self._plans)
+        edits = None
+        if config.history.external_edits == "commit" and config.history.effective_mode in NEED_GIT:
+            edits = ExternalEdits(root.path, history)
+        self._watching = Watching(root, index, config.settings, self._plans, edits)
         self.jobs = Jobs(
             self,
             lambda: self._model.model,
@@ -209,6 +201,11 @@ class Engine:
         with contextlib.closing(self._index.reader()) as reader:
             return reader.counters().documents
 
+    @property
+    def doc_types(self) -> list[str]:
+        """The registered types."""
+        return list(self._model.model.registry.types)
+
     # -- reads ---------------------------------------------------------------------------
 
     def open_reader(self) -> IndexReader:
@@ -257,11 +254,12 @@ class Engine:
         if self.index_empty is not None and tool not in ("maad_reindex", "maad_health"):
             raise MaadError(
                 "INDEX_EMPTY",
-                f"the index is empty over {self.index_empty} Markdown files; run maad_reindex, "
-                "or `maad reindex` in the project folder"
-                if not self.read_only
-                else f"the index is empty over {self.index_empty} Markdown files and this "
-                "read-only project cannot rebuild it",
+                f"the index of {self.index_empty} Markdown files is empty or was never finished; "
+                + (
+                    "this read-only project cannot rebuild it"
+                    if self.read_only
+                    else "run maad_reindex, or `maad reindex` in the project folder"
+                ),
                 {"onDiskMarkdownFiles": self.index_empty},
             )
 
@@ -511,6 +509,8 @@ class Engine:
             self._cache.forget(change.path)
             if change.kind in ("unlink", "forget"):
                 self._aftercare.owe_forgetting()
+            if change.kind in ("unlink", "forget", "rename"):
+                self._watching.findings.retry_duplicates()
         event = event_of(done)
         if event is not None and outcome.failure is None:
             self._events.append(event)
@@ -526,7 +526,8 @@ class Engine:
         taken = self._watching.take_over(self._write_context, idle)
         self._events.extend(taken)
         more = self.jobs.step()
-        return 0.0 if more or self._watching.findings.pending else wait
+        wait = self._watching.settle(wait)
+        return 0.0 if more else wait
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         """Hand over what logs a warning (its name, and members by keyword); failed commits are

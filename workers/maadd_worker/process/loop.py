@@ -219,6 +219,7 @@ class WorkerLoop:
         self._engine = engine
         self._state = _State.READY
         self._send(Ready(engine.documents, list(engine.recovery_actions), engine.index_empty))
+        self._send(self._heartbeat())
 
     def _drained(self) -> bool:
         return self._reads is not None and self._reads.depth() == 0 and self._writes.depth() == 0
@@ -258,9 +259,10 @@ class WorkerLoop:
             self._send(self._heartbeat())
 
     def _heartbeat(self) -> Heartbeat:
-        depth = self._queue_depth()
+        types = None if self._engine is None else self._engine.doc_types
         jobs = 0 if self._engine is None else self._engine.jobs.alone
-        return Heartbeat(resident_bytes(), depth, self._state.value, self._writer.progress, jobs)
+        depth, progress = self._queue_depth(), self._writer.progress
+        return Heartbeat(resident_bytes(), depth, self._state.value, progress, types, jobs)
 
     def _queue_depth(self) -> int:
         reads = 0 if self._reads is None else self._reads.depth()

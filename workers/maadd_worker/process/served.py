@@ -6,29 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from maadd.protocol.messages import Call, CallProgress, Event, Reply, WorkerConfig
+from maadd_worker.gate import Gate as Gate  # implementations find the whole contract here
 
 Progress = Callable[[str], None]
 Deliver = Callable[[Reply], None]
-
-
-class Gate(Protocol):
-    """Asked by the engine right before a write becomes visible."""
-
-    def admit(self, request_id: str) -> bool:
-        """Whether the write may be published now.
-
-        True: it is past its publish point and can no longer be withdrawn. False: nobody
-        wants it any more, or it waited too long; nothing of it may be published.
-        """
-        ...
-
-    def defer(self, request_id: str) -> None:
-        """The reply of an admitted write comes later, from a `settle`."""
-        ...
-
-    def depth(self) -> int:
-        """Writes that wait or run."""
-        ...
 
 
 class ServedReader(Protocol):
@@ -67,6 +48,11 @@ class ServedEngine(Protocol[ReaderT]):
 
     @property
     def documents(self) -> int: ...
+
+    @property
+    def doc_types(self) -> list[str]:
+        """The registered types."""
+        ...
 
     @property
     def recovery_actions(self) -> list[str]: ...
