@@ -397,6 +397,9 @@ class Engine:
             return self.jobs.submit(call, args, deliver)
         except (MaadError, MaadErrors) as failure:
             return failure_reply(call.request_id, failure)
+        except apsw.Error as failure:
+            error = MaadError("BACKEND_ERROR", f"the index failed: {failure}")
+            return failure_reply(call.request_id, error)
 
     def _maintenance(self, call: Call) -> Outcome:
         args: Any = check_arguments(TOOLS[call.tool], call.args)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
+import apsw
 import msgspec
 
 from maadd.protocol.arguments import ReindexArgs
@@ -219,14 +220,15 @@ class Jobs:
         job = self._jobs[0]
         try:
             report = self._advance(job)
+            if report is not None:
+                self._finish(job, report)
         except (MaadError, MaadErrors) as failure:
             self._fail(job, failure)
+        except apsw.Error as error:
+            self._fail(job, MaadError("BACKEND_ERROR", f"the index failed: {error}"))
         except Exception:
             self._fail(job, MaadError("INTERNAL", "the reindex failed unexpectedly; see the log"))
             raise
-        else:
-            if report is not None:
-                self._finish(job, report)
         self._show()
         return bool(self._jobs)
 
@@ -246,8 +248,8 @@ class Jobs:
         note = JobNote(f"job-{secrets.token_hex(6)}", kept, now, self._stamp())
         job = _Job(note, args, begun=False)
         job.state = "queued" if self._jobs else "running"
+        self._remember(job)
         self._jobs.append(job)
-        self._remember()
         self._show()
         return job
 
@@ -282,12 +284,12 @@ class Jobs:
 
     def _finish(self, job: _Job, report: ReindexReport) -> None:
         outcome = self._host.job_outcome(job.args, report)
-        self._end(job, "done", result=_in_short(outcome.data))
         self._answer(job, lambda call: reply_of(call, lambda: outcome))
+        self._end(job, "done", result=_in_short(outcome.data))
 
     def _fail(self, job: _Job, failure: MaadError | MaadErrors) -> None:
-        self._end(job, "failed", errors=[error.wire() for error in errors_of(failure)])
         self._answer(job, partial(_refused, failure))
+        self._end(job, "failed", errors=[error.wire() for error in errors_of(failure)])
 
     def _cancel(self, job_id: str) -> Outcome:
         job = next((job for job in self._jobs if job.note.job_id == job_id), None)
@@ -300,9 +302,9 @@ class Jobs:
                     {"field": "cancelJob"},
                 )
             return Outcome({"jobId": job_id, "state": known.state})
-        self._end(job, "cancelled")
         outcome = Outcome({"jobId": job_id, "state": "cancelled"})
         self._answer(job, lambda call: reply_of(call, lambda: outcome))
+        self._end(job, "cancelled")
         return outcome
 
     def _let_leave(self) -> None:
@@ -344,6 +346,8 @@ class Jobs:
         result: dict[str, Any] | None = None,
         errors: list[WireError] | None = None,
     ) -> None:
+        if job not in self._jobs:
+            return
         if job.steps is not None:
             job.steps.close()
             job.steps = None
@@ -379,8 +383,8 @@ class Jobs:
             deliver(reply(call))
         job.waiting.clear()
 
-    def _remember(self) -> None:
-        notes = [job.note for job in self._jobs]
+    def _remember(self, *more: _Job) -> None:
+        notes = [job.note for job in (*self._jobs, *more)]
         self._keep_meta({JOBS_KEY: _encode(notes).decode() if notes else None})
 
     def _show(self) -> None:
