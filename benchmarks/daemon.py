@@ -52,18 +52,15 @@ def maad(*arguments: str) -> str:
 
 
 @contextmanager
-def serve(instance: Path, project: Path) -> Iterator[Daemon]:
-    """Serve `project` as "bench" with role admin until the block ends."""
+def serve(instance: Path, project: Path, *, history: str | None = None) -> Iterator[Daemon]:
+    """Serve `project` as "bench" with role admin until the block ends; `history` is the mode,
+    None the one that the server finds."""
     instance.mkdir(exist_ok=True)
     config = instance / "instance.yaml"
-    config.write_text(
-        json.dumps(
-            {
-                "name": "bench",
-                "projects": [{"name": "bench", "path": str(project), "role": "admin"}],
-            }
-        )
-    )
+    entry = {"name": "bench", "path": str(project), "role": "admin"}
+    if history is not None:
+        entry["history_mode"] = history
+    config.write_text(json.dumps({"name": "bench", "projects": [entry]}))
     token = maad(
         "auth", "issue-token", f"--instance={config}", "--role=admin", "--projects=*"
     ).strip()

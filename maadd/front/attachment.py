@@ -59,7 +59,7 @@ class Attachment:
     def take(self, message: ToOwner, relay: Relay) -> None:
         """A message of the other side."""
         if not isinstance(message, Call):
-            relay.withdraw(message.request_id)
+            relay.withdraw(message.request_id, expired=message.expired)
             return
         if self._state.draining or not self.is_served:
             # For the next owner.

@@ -170,7 +170,7 @@ class Front:
             audit=self._write_audit,
             notifier=self._notifier,
         )
-        heavy = HeavyGuard(heavy_limits(settings))
+        heavy = HeavyGuard(heavy_limits(settings), jobs_alone=lambda: pool.jobs_alone)
         pressure = PressureGauge(
             PressureLimits(
                 settings.memory_pressure_interval_ms,

@@ -216,6 +216,11 @@ class WorkerPool:
         beats = (worker.heartbeat for worker in self._workers.values())
         return sum(beat.queue_depth for beat in beats if beat is not None)
 
+    @property
+    def jobs_alone(self) -> int:
+        """Background jobs of the workers that no call waits for."""
+        return sum(worker.jobs_alone for worker in self._workers.values())
+
     def index_empty(self, project: Project) -> int | None:
         """How many Markdown files the ready worker found over an empty index at its start."""
         worker = self._supervisor(project).worker

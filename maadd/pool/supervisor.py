@@ -168,7 +168,7 @@ class Supervisor:
             return False
         if self._stopping or self.state not in (State.READY, State.BACKOFF, State.FAILED):
             return False
-        return self.worker is None or not self.worker.calls
+        return self.worker is None or not (self.worker.calls or self.worker.jobs_alone)
 
     def snapshot(self) -> WorkerSnapshot:
         """The `worker` block of health."""

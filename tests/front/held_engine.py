@@ -30,6 +30,18 @@ class HeldReader:
         return
 
 
+class NoJobs:
+    """This engine has no background jobs."""
+
+    alone = 0
+
+    def leave(self, request_id: str, *, expired: bool) -> str | None:
+        return None
+
+    def stop(self) -> None:
+        return
+
+
 class HeldEngine:
     documents = 1
     index_empty: int | None = None
@@ -37,6 +49,7 @@ class HeldEngine:
 
     def __init__(self, config: WorkerConfig) -> None:
         self.recovery_actions: list[str] = []
+        self.jobs = NoJobs()
         self._root = config.root
 
     @classmethod

@@ -140,7 +140,7 @@ class WorkerLoop:
             if type(message) is Call:
                 self._take(message)
             elif type(message) is Cancel:
-                self._cancel(message.request_id)
+                self._cancel(message)
             else:
                 # At once: a call behind the Drain must not be accepted.
                 self._stop_requested = True
@@ -164,11 +164,15 @@ class WorkerLoop:
         elif not self._reads.offer(call):
             self._send(queue_full(call, self._config.settings.worker_queue))
 
-    def _cancel(self, request_id: str) -> None:
+    def _cancel(self, cancel: Cancel) -> None:
         # Unknown here means that the answer is on its way already.
+        request_id = cancel.request_id
         withdrawn = self._writes.withdraw(request_id)
         if withdrawn is not None:
-            self._send(Cancelled(request_id, withdrawn))
+            job_id = None
+            if not withdrawn and self._engine is not None:
+                job_id = self._engine.jobs.leave(request_id, expired=cancel.expired)
+            self._send(Cancelled(request_id, withdrawn, job_id))
         elif self._reads is not None and self._reads.cancel(request_id):
             self._send(Cancelled(request_id, withdrawn=True))
 
@@ -196,6 +200,8 @@ class WorkerLoop:
             self._open_readers(self._writer.engine)
         if self._stop_requested and self._state is _State.READY:
             self._state = _State.DRAINING
+            if self._engine is not None:
+                self._engine.jobs.stop()
             self._send(self._heartbeat())
         if self._state is _State.DRAINING and self._drained():
             self._end()
@@ -254,8 +260,9 @@ class WorkerLoop:
 
     def _heartbeat(self) -> Heartbeat:
         types = None if self._engine is None else self._engine.doc_types
+        jobs = 0 if self._engine is None else self._engine.jobs.alone
         depth, progress = self._queue_depth(), self._writer.progress
-        return Heartbeat(resident_bytes(), depth, self._state.value, progress, types)
+        return Heartbeat(resident_bytes(), depth, self._state.value, progress, types, jobs)
 
     def _queue_depth(self) -> int:
         reads = 0 if self._reads is None else self._reads.depth()
