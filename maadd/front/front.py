@@ -18,12 +18,16 @@ from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
 from maadd.front.health import FrontHealth, SessionCounts
 from maadd.front.memory_pressure import PressureGauge, PressureLimits, watch_memory
+from maadd.front.metrics import Observed, serving_metrics
 from maadd.front.reload import Reloader
+from maadd.front.session_trail import SessionTrail
 from maadd.front.state import RunningFront
 from maadd.front.token_follower import TokenFollower
+from maadd.ops.activation import take_inherited
 from maadd.ops.audit import AuditLog
 from maadd.ops.logs import capture_library_logs, log_channel_ready, open_ops_log
 from maadd.ops.memory import MIB, CgroupMemory, cgroup_levels, cgroup_memory
+from maadd.ops.meter import Meter
 from maadd.ops.notify import ServiceNotifier
 from maadd.pipeline.front_tools import EnginelessHandler
 from maadd.pipeline.heavy import FreeMemory, HeavyGuard, heavy_limits
@@ -36,7 +40,6 @@ from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Event
 from maadd.protocol.tools import check_table, registered_tools
 from maadd.sessions.notifier import ChangeNotifier
-from maadd.sessions.session import CloseReason, Session
 from maadd.sessions.sweeper import sweep_sessions
 from maadd.sessions.table import SessionLimits, SessionTable
 from maadd.tools import sessions as session_tools
@@ -71,7 +74,9 @@ class Front:
         self._state = RunningFront(instance)
         self._log = open_ops_log(settings.log_level, pretty=settings.log_pretty)
         self._audit = AuditLog.open(settings.audit_path)
+        self._meter = Meter()
         self._notifier = ServiceNotifier.from_environ(os.environ)
+        self._inherited = take_inherited(os.environ)
         self._signals: asyncio.Queue[str] = asyncio.Queue()
         self._tokens: TokenRegistry | None = None
         self._changes: ChangeNotifier | None = None
@@ -195,6 +200,16 @@ class Front:
             merge_health=health.merge,
             log=self._log,
             audit=self._write_audit,
+            meter=self._meter,
+        )
+        observed = Observed(
+            state,
+            self._meter,
+            sessions,
+            counts,
+            pool,
+            reloader.counts,
+            lambda: pipeline.in_flight,
         )
         self._install_signals()
         if state.instance.source != "file":
@@ -213,9 +228,10 @@ class Front:
         for duty in duties:
             duty.add_done_callback(self._report_failure)
         try:
-            if settings.transport == "stdio":
-                return await self._serve_stdio(pipeline, sessions, pool)
-            return await self._serve_http(pipeline, sessions, pool, health)
+            async with serving_metrics(settings, self._inherited.metrics, observed, self._log):
+                if settings.transport == "stdio":
+                    return await self._serve_stdio(pipeline, sessions, pool)
+                return await self._serve_http(pipeline, sessions, pool, health)
         finally:
             duties += self._reloading
             for task in duties:
@@ -295,8 +311,9 @@ class Front:
             sessions=sessions,
             face=self._make_face(pipeline, sessions),
             log=self._log,
+            meter=self._meter,
         )
-        http = HttpServer(app, settings, sessions, self._log)
+        http = HttpServer(app, settings, sessions, self._log, self._inherited.mcp)
         await http.start()
         health.port = http.port
         self._log.info(
@@ -319,31 +336,8 @@ class Front:
             settings.session_max, settings.session_max_per_token, settings.session_idle_ms / 1000
         )
 
-        def opened(session: Session) -> None:
-            if not session.permanent:
-                counts.opened(time.time())
-            fields: dict[str, Any] = {
-                "session_id": session.id,
-                "remote_addr": session.remote_addr,
-                "user_agent": session.user_agent,
-                "transport": session.transport,
-            }
-            if session.binding is not None and session.binding.source is not None:
-                fields["binding_source"] = session.binding.source
-            self._audit.write("session_open", **fields)
-
-        def closed(session: Session, reason: CloseReason) -> None:
-            if not session.permanent:
-                counts.closed(time.time())
-            limiter.forget_session(session.id)
-            self._audit.write(
-                "session_close",
-                session_id=session.id,
-                reason=reason,
-                duration_ms=round((time.time() - session.created_at) * 1000),
-            )
-
-        return SessionTable(limits, self._log, on_open=(opened,), on_close=(closed,))
+        trail = SessionTrail(counts, limiter, self._audit, self._meter)
+        return SessionTable(limits, self._log, on_open=(trail.opened,), on_close=(trail.closed,))
 
     def _take_event(self, project: str, event: Event) -> None:
         if self._changes is not None:

@@ -20,6 +20,7 @@ from maadd.auth.record import TokenRecord
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
 from maadd.ops.logs import log_engine
+from maadd.ops.meter import Meter
 from maadd.pipeline import envelope
 from maadd.pipeline.budget import check_budget
 from maadd.pipeline.dispatch import Dispatcher, MeasureMemory, account_of, is_replay
@@ -101,6 +102,7 @@ class Pipeline:
         merge_health: HealthMerger,
         log: FilteringBoundLogger,
         audit: AuditSink,
+        meter: Meter,
     ) -> None:
         self._state = state
         self._settings = settings
@@ -113,6 +115,7 @@ class Pipeline:
         self._merge_health = merge_health
         self._log = log
         self._audit = audit
+        self._meter = meter
         self._in_flight = 0
 
     @property
@@ -165,7 +168,9 @@ class Pipeline:
             return self._fail(caller, trace, unexpected)
         finally:
             self._in_flight -= 1
-        self._log_call(caller, trace, None)
+        seconds = time.perf_counter() - trace.started
+        self._meter.succeeded(trace.project, tool, seconds)
+        self._log_call(caller, trace, None, seconds)
         return CallResult(text, is_error=False)
 
     async def _answer(
@@ -371,8 +376,12 @@ class Pipeline:
 
     def _fail(self, caller: Caller, trace: _Trace, failure: MaadError | MaadErrors) -> CallResult:
         meta = {"request_id": trace.request_id} if self._settings.emit_request_id else None
-        code = errors_of(failure)[0].code
-        self._log_call(caller, trace, code)
+        first = errors_of(failure)[0]
+        code = first.code
+        seconds = time.perf_counter() - trace.started
+        reason = None if first.details is None else first.details.get("reason")
+        self._meter.failed(trace.project, trace.tool, seconds, code, reason)
+        self._log_call(caller, trace, code, seconds)
         if code == "SESSION_CANCELLED" and isinstance(caller, Session):
             self._sessions.close(caller, CloseReason.TRANSPORT)
         return CallResult(envelope.failure(envelope.encode_errors(failure), meta=meta), True)
@@ -390,7 +399,7 @@ class Pipeline:
             args=project_arguments(spec, args),
         )
 
-    def _log_call(self, caller: Caller, trace: _Trace, code: str | None) -> None:
+    def _log_call(self, caller: Caller, trace: _Trace, code: str | None, seconds: float) -> None:
         self._log.info(
             "tool_call",
             request_id=trace.request_id,
@@ -399,7 +408,7 @@ class Pipeline:
             tool=trace.tool,
             role=None if trace.role is None else trace.role.text,
             payload_size=trace.payload,
-            latency_ms=round((time.perf_counter() - trace.started) * 1000, 3),
+            latency_ms=round(seconds * 1000, 3),
             result="ok" if code is None else "error",
             error_code=code,
         )

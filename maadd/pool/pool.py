@@ -11,7 +11,13 @@ from structlog.typing import FilteringBoundLogger
 from maadd.pool.calls import run_call
 from maadd.pool.policy import PoolPolicy
 from maadd.pool.router import Router
-from maadd.pool.snapshot import IdleWorker, SweepSnapshot, WorkerSnapshot, now_text
+from maadd.pool.snapshot import (
+    IdleWorker,
+    SweepSnapshot,
+    WorkerGauges,
+    WorkerSnapshot,
+    now_text,
+)
 from maadd.pool.spawn import SERVE, Spawner, WorkerProgram
 from maadd.pool.supervisor import Project, State, Supervisor
 from maadd.pool.worker_handle import QUEUE_RETRY_MS, OnProgress, WorkerHandle
@@ -215,6 +221,10 @@ class WorkerPool:
     def snapshots(self) -> dict[str, WorkerSnapshot]:
         """The same for every project that was ever called."""
         return {name: s.snapshot() for name, s in self._supervisors.items()}
+
+    def gauges(self) -> dict[str, WorkerGauges]:
+        """In figures, every project that was ever called."""
+        return {name: s.gauges() for name, s in self._supervisors.items()}
 
     def sweep_snapshot(self) -> SweepSnapshot:
         """Counters of the idle sweep."""

@@ -240,6 +240,12 @@ TABLE: list[tuple[str, str, Any, Texts]] = [
     ("MAADD_RUNTIME_DIR", "runtime_dir", None, PATH),
     ("XDG_RUNTIME_DIR", "xdg_runtime_dir", None, PATH),
     ("MAADD_METRICS_PORT", "metrics_port", None, PORT),
+    (
+        "MAADD_METRICS",
+        "metrics",
+        None,
+        ({"9464": 9464, "/run/maadd/metrics.sock": "/run/maadd/metrics.sock"}, ["0", "x", "a/b"]),
+    ),
 ]
 
 ACCEPTED = [

@@ -15,6 +15,7 @@ import msgspec
 
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Call, CallProgress, Event, Reply, WorkerConfig
+from maadd_worker.outcome import Backlog
 from maadd_worker.process.main import run
 from maadd_worker.process.served import Deliver, Gate, Progress
 
@@ -33,6 +34,7 @@ class HeldReader:
 class HeldEngine:
     documents = 1
     index_empty: int | None = None
+    backlog = Backlog()
 
     def __init__(self, config: WorkerConfig) -> None:
         self.recovery_actions: list[str] = []

@@ -33,6 +33,7 @@ from maadd.protocol.messages import (
     decode_to_worker,
     encode,
 )
+from maadd_worker.outcome import Backlog
 from maadd_worker.process.main import run
 from maadd_worker.process.served import Deliver, Gate, Progress
 
@@ -75,6 +76,7 @@ class SmallEngine:
         self.documents = 7
         self.recovery_actions: list[str] = []
         self.index_empty: int | None = None
+        self.backlog = Backlog(history_writes=3, changed_files=2)
         self._events: list[Event] = []
         self._wake: Callable[[], None] = lambda: None
         self._calls_seen: dict[str, int] = {}

@@ -22,6 +22,7 @@ from maadd.auth.record import ProjectGrant
 from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
+from maadd.ops.meter import Meter
 from maadd.pipeline.envelope import CallResult, success
 from maadd.pipeline.progress import ReportProgress
 from maadd.protocol.messages import HistorySettings
@@ -117,6 +118,7 @@ class RunningServer:
         self._instance = instance
         self.events: list[dict[str, Any]] = []
         self.closed: list[tuple[str, CloseReason]] = []
+        self.meter = Meter()
         self.port = 0
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -182,6 +184,7 @@ class RunningServer:
             sessions=self.sessions,
             face=McpFace(mcp_server, self.pipeline, log),
             log=log,
+            meter=self.meter,
         )
         self.server = HttpServer(app, self.settings, self.sessions, log)
         await self.server.start()

@@ -39,7 +39,7 @@ from maadd_worker.index.writer import FIRST_PASS_KEY
 from maadd_worker.instructions.files import InstructionFiles
 from maadd_worker.instructions.refresh import RefreshContext, check_refresh
 from maadd_worker.instructions.scaffold import Notice, bind_notices, scaffold
-from maadd_worker.outcome import Outcome, boundary_audit
+from maadd_worker.outcome import Backlog, Outcome, boundary_audit
 from maadd_worker.read.context import IntegritySweep, ReadContext
 from maadd_worker.read.health import BACKUP_TAG_KEY, SWEEP_AT_KEY, SWEEP_FINDINGS_KEY
 from maadd_worker.read.record_cache import RecordCache
@@ -192,6 +192,11 @@ class Engine:
         """Live records in the index."""
         with contextlib.closing(self._index.reader()) as reader:
             return reader.counters().documents
+
+    @property
+    def backlog(self) -> Backlog:
+        """For the heartbeat."""
+        return Backlog(self._history.pending_writes)
 
     # -- reads ---------------------------------------------------------------------------
 

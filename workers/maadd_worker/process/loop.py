@@ -30,6 +30,7 @@ from maadd.protocol.messages import (
     decode_to_worker,
     encode,
 )
+from maadd_worker.outcome import Backlog
 from maadd_worker.process.log import Log
 from maadd_worker.process.memory import resident_bytes
 from maadd_worker.process.outbox import Outbox
@@ -252,8 +253,15 @@ class WorkerLoop:
             self._send(self._heartbeat())
 
     def _heartbeat(self) -> Heartbeat:
-        depth = self._queue_depth()
-        return Heartbeat(resident_bytes(), depth, self._state.value, self._writer.progress)
+        behind = Backlog() if self._engine is None else self._engine.backlog
+        return Heartbeat(
+            resident_bytes(),
+            self._queue_depth(),
+            self._state.value,
+            self._writer.progress,
+            behind.history_writes,
+            behind.changed_files,
+        )
 
     def _queue_depth(self) -> int:
         reads = 0 if self._reads is None else self._reads.depth()
