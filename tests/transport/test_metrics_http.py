@@ -127,9 +127,7 @@ def test_a_socket_of_the_service_manager_is_used_and_left(tmp_path: Path) -> Non
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(path)
         listening.listen()
-        (answer,), _ = serve(
-            None, asking(request(), path=path), inherited=(listening.dup(),)
-        )
+        (answer,), _ = serve(None, asking(request(), path=path), inherited=(listening.dup(),))
     assert status(answer) == 200
     assert Path(path).exists()
 

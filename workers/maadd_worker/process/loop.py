@@ -68,6 +68,7 @@ class WorkerLoop:
         limit = config.settings.worker_queue
         self._config = config
         self._log = log
+        self._traces = log.traces
         self._outbox = Outbox()
         self._writes = WriteQueue(limit, config.settings.write_wait_ms, self._write_given_up)
         self._writer = Writer(config, open_engine, self._writes, self._outbox, log)
@@ -149,6 +150,14 @@ class WorkerLoop:
 
     def _take(self, call: Call) -> None:
         engine = self._engine
+        if self._traces:
+            self._log.debug(
+                "call_received",
+                request_id=call.request_id,
+                session_id=call.session_id,
+                tool=call.tool,
+                is_write=call.is_write,
+            )
         if (
             engine is None
             or self._reads is None
