@@ -75,6 +75,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     legacy_auth_token: Annotated[bool, V("MAAD_AUTH_TOKEN", rules.PRESENT, "F", "auth_token")] = (
         False
     )
+    tokens_file: Annotated[str | None, V("MAADD_TOKENS_FILE", TEXT, "FC")] = None
     tokens_poll_ms: Annotated[int, V("MAAD_TOKENS_POLL_MS", integer(0), "F", "tokens_poll_ms")] = (
         5_000
     )

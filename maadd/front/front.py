@@ -53,6 +53,8 @@ from maadd.transport.stdio_pipe import take_over_stdio
 
 _POLL_S = 0.05
 _STDIO_DRAIN_S = 1.0
+_HARD_LIMIT_S = 15.0
+"""What ending may take after the drain (spec 04 §15)."""
 _EAGER_START_S = 3600.0
 """A first start in single-project mode may rebuild a large index."""
 
@@ -321,9 +323,9 @@ class Front:
             transport=settings.transport,
             host=settings.http_host if settings.transport == "http" else None,
             port=http.port,
-            socket_path=settings.unix_socket if settings.transport == "unix" else None,
+            socket_path=http.socket_path,
         )
-        self._notifier.ready()
+        self._notifier.ready(f"serving {len(self._state.instance.projects)} projects")
         await self._wait_for_stop()
         await http.stop_accepting()
         code = await self._drain(pool, pipeline, None)
@@ -451,7 +453,8 @@ class Front:
         limit_s = self._settings.shutdown_timeout_ms / 1000 if timeout_s is None else timeout_s
         started = time.monotonic()
         self._state.draining = True
-        self._notifier.stopping()
+        self._notifier.stopping("draining")
+        self._notifier.extend(limit_s + _HARD_LIMIT_S)
         self._log.info("shutdown_start")
         forced = asyncio.create_task(self._wait_for_stop())
         try:

@@ -53,6 +53,13 @@ class HttpServer:
             return None
         return cast("int", self._listening[0].getsockname()[1])
 
+    @property
+    def socket_path(self) -> str | None:
+        """The path of a unix socket that listens; None on a port and before `start`."""
+        if not self._listening or self._listening[0].family != socket.AF_UNIX:
+            return None
+        return cast("str", self._listening[0].getsockname())
+
     async def start(self) -> None:
         """Listen. Raises INSTANCE_CONFIG_INVALID when the address cannot be had."""
         self._listening = self._listen()

@@ -238,6 +238,7 @@ TABLE: list[tuple[str, str, Any, Texts]] = [
     ("MAAD_LOG_PRETTY", "log_pretty", False, FLAG_1),
     ("MAAD_AUDIT_PATH", "audit_path", None, PATH),
     ("MAADD_RUNTIME_DIR", "runtime_dir", None, PATH),
+    ("MAADD_TOKENS_FILE", "tokens_file", None, PATH),
     ("XDG_RUNTIME_DIR", "xdg_runtime_dir", None, PATH),
     ("MAADD_METRICS_PORT", "metrics_port", None, PORT),
     (

@@ -319,7 +319,9 @@ async def test_the_service_manager_hears_of_every_reload(make_bench: Any, good: 
         first = manager.recv(4096).decode().split("\n")
         assert first[0] == "RELOADING=1"
         assert first[1].startswith("MONOTONIC_USEC=")
-        assert manager.recv(4096) == b"READY=1"
+        assert manager.recv(4096).startswith(b"EXTEND_TIMEOUT_USEC=")
+        told = f"serving 1 projects; reloads: {int(good)} done, {int(not good)} refused"
+        assert manager.recv(4096).decode() == f"READY=1\nSTATUS={told}"
 
 
 async def test_a_repository_that_appeared_counts_as_another_policy(make_bench: Any) -> None:

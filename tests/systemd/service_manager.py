@@ -1,0 +1,90 @@
+"""Stands in for systemd: a notification socket, and sockets handed to the daemon."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+from daemon_bench import BIN, ENVIRONMENT
+
+_EXEC = """\
+import os, sys
+count = int(os.environ["LISTEN_FDS"])
+for number in range(count):
+    os.dup2(100 + number, 3 + number)
+os.environ["LISTEN_PID"] = str(os.getpid())
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Puts the sockets where they belong, in the process that becomes the daemon."""
+
+
+class ServiceManager:
+    """Starts one daemon and hears its notifications."""
+
+    def __init__(self, instance: Path) -> None:
+        self._instance = instance
+        self._notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._name = f"@maadd-manager-{uuid.uuid4()}"
+        self._notices.bind(self._name.replace("@", "\0", 1))
+        self._notices.settimeout(20)
+        self._log = instance.parent / "daemon.log"
+        self.watchdog_pings = 0
+        self.process: subprocess.Popen[bytes]
+
+    def start(self, sockets: dict[str, socket.socket], *flags: str, **environment: str) -> None:
+        """Start the daemon with these listening sockets, by name."""
+        numbers = []
+        for place, listening in enumerate(sockets.values(), 100):
+            os.dup2(listening.fileno(), place)
+            numbers.append(place)
+        try:
+            with self._log.open("wb") as log:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-c", _EXEC, str(BIN / "maadd"),
+                     f"--instance={self._instance}", *flags],
+                    env={
+                        **ENVIRONMENT,
+                        "MAADD_RUNTIME_DIR": str(self._instance.parent / "run"),
+                        "NOTIFY_SOCKET": self._name,
+                        "LISTEN_FDS": str(len(sockets)),
+                        "LISTEN_FDNAMES": ":".join(sockets),
+                        **environment,
+                    },
+                    stdin=subprocess.DEVNULL,
+                    stderr=log,
+                    pass_fds=numbers,
+                )  # fmt: skip
+        finally:
+            for place in numbers:
+                os.close(place)
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self._log.read_text().splitlines()]
+
+    def next_notice(self) -> dict[str, str]:
+        """The next datagram that is no watchdog ping."""
+        while True:
+            text = self._notices.recv(4096).decode()
+            if text != "WATCHDOG=1":
+                return dict(line.split("=", 1) for line in text.splitlines())
+            self.watchdog_pings += 1
+
+    def await_ping(self) -> None:
+        assert self._notices.recv(4096) == b"WATCHDOG=1"
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait(20)
+        self._notices.close()
