@@ -14,15 +14,7 @@ from typing import Any
 
 from daemon_bench import BIN, ENVIRONMENT
 
-_EXEC = """\
-import os, sys
-count = int(os.environ["LISTEN_FDS"])
-for number in range(count):
-    os.dup2(100 + number, 3 + number)
-os.environ["LISTEN_PID"] = str(os.getpid())
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-"""Puts the sockets where they belong, in the process that becomes the daemon."""
+_STARTER = Path(__file__).parent / "start_like_systemd.py"
 
 
 class ServiceManager:
@@ -47,7 +39,7 @@ class ServiceManager:
         try:
             with self._log.open("wb") as log:
                 self.process = subprocess.Popen(
-                    [sys.executable, "-c", _EXEC, str(BIN / "maadd"),
+                    [sys.executable, str(_STARTER), str(BIN / "maadd"),
                      f"--instance={self._instance}", *flags],
                     env={
                         **ENVIRONMENT,

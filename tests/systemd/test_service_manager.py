@@ -1,4 +1,5 @@
-"""A daemon under a service manager: notifications, reloads, sockets (spec 04 §15, traps 33, 36)."""
+"""A daemon under a service manager and the restrictions of its unit: notifications, reloads,
+sockets, work (spec 04 §15, traps 33, 36)."""
 
 from __future__ import annotations
 
@@ -44,6 +45,8 @@ def test_a_life_under_a_service_manager(tmp_path: Path, manager: ServiceManager)
         client = Client(port, instance.token)
         client.initialize()
         assert client.ok("maad_use_project", name="main")["effectiveRole"] == "admin"
+        written = client.call("maad_create", docType="note", fields={"title": "Restricted"})
+        assert written["_meta"]["history"]["outcome"] == "committed"
         status, text = get(metrics_port, "/metrics")
         assert (status, b'maadd_sessions{transport="http"} 1.0' in text) == (200, True)
         assert get(port, "/metrics")[0] == 404
