@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from maadd.auth.record import TokenRecord
 from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
+from maadd.front.hard_deadline import end_within
 from maadd.front.health import FrontHealth, SessionCounts
 from maadd.front.memory_pressure import PressureGauge, PressureLimits, watch_memory
 from maadd.front.metrics import Observed, serving_metrics
@@ -89,6 +91,7 @@ class Front:
         self._stdio = (-1, -1)
         self._forced = False
         self._timed_out = False
+        self._hard_deadline: threading.Timer | None = None
 
     async def run(self) -> int:
         """Start, serve, stop; the exit code. MaadError and MaadErrors refuse the start."""
@@ -114,6 +117,8 @@ class Front:
         finally:
             runtime.release()
             self._audit.close()
+            if self._hard_deadline is not None:
+                self._hard_deadline.cancel()
 
     def _load_tokens(self) -> TokenRegistry | None:
         settings, instance = self._settings, self._state.instance
@@ -455,6 +460,7 @@ class Front:
         self._state.draining = True
         self._notifier.stopping("draining")
         self._notifier.extend(limit_s + _HARD_LIMIT_S)
+        self._hard_deadline = end_within(limit_s + _HARD_LIMIT_S, self._log)
         self._log.info("shutdown_start")
         forced = asyncio.create_task(self._wait_for_stop())
         try:
