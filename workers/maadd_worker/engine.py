@@ -26,7 +26,9 @@ from maadd_worker.disk.journal import Journal
 from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
-from maadd_worker.engine_report import NO_EMBEDDINGS, NO_WATCHER, free_mb, model_advisories
+from maadd_worker.engine_aftercare import Aftercare
+from maadd_worker.engine_report import NO_EMBEDDINGS, free_mb, model_advisories
+from maadd_worker.engine_watch import Watching
 from maadd_worker.history.backup import BackupContext, backup
 from maadd_worker.history.controller import HistoryController
 from maadd_worker.history.outcome import HistoryOutcome
@@ -40,8 +42,8 @@ from maadd_worker.instructions.files import InstructionFiles
 from maadd_worker.instructions.refresh import RefreshContext, check_refresh
 from maadd_worker.instructions.scaffold import Notice, bind_notices, scaffold
 from maadd_worker.outcome import Backlog, Outcome, boundary_audit
-from maadd_worker.read.context import IntegritySweep, ReadContext
-from maadd_worker.read.health import BACKUP_TAG_KEY, SWEEP_AT_KEY, SWEEP_FINDINGS_KEY
+from maadd_worker.read.context import ReadContext
+from maadd_worker.read.health import BACKUP_TAG_KEY
 from maadd_worker.read.record_cache import RecordCache
 from maadd_worker.read.tools import is_short, read
 from maadd_worker.replies import failure_reply, reply_of
@@ -67,9 +69,6 @@ from maadd_worker.write.reindex import reindex, reindex_outcome
 
 INDEX_PATH = "_backend/maad.db"
 
-_AFTER_LOAD_S = 0.05
-_FORGET_AFTER_S = 0.05
-_FORGET_RETRY_S = 1.0
 _CACHE_BYTES = 32 * 1024 * 1024
 _encode = msgspec.json.encode
 
@@ -108,14 +107,12 @@ class Engine:
         self._type_plans = TypePlans(model.model)
         self._instructions = InstructionFiles(root)
         self._notices: list[Notice] = []
-        self._sweeps: deque[IntegritySweep] = deque(maxlen=1)
         self._events: deque[Event] = deque()
         self._activity = WriteActivity()
         self._gate: Gate | None = None
-        self._wake: Callable[[], None] = _nobody
         self._report_progress: Callable[[CallProgress], None] = _nobody_hears
-        self._inspected = False
-        self._must_forget = False
+        self._aftercare = Aftercare(index, journal, history, self._record_paths)
+        self._watching = Watching(root, index, config.settings, self._plans)
         self._closed = False
         self.read_only = config.history.effective_mode == "read"
         self.recovery_actions: list[str] = []
@@ -154,7 +151,8 @@ class Engine:
                 engine.recovery_actions = recover(
                     journal, index.writer(), model.model, root, history, config.settings
                 )
-                engine._must_forget = bool(engine.recovery_actions)
+                if engine.recovery_actions:
+                    engine._aftercare.owe_forgetting()
             engine._look_for_unindexed_files(progress)
             undo.pop_all()
         return engine
@@ -187,6 +185,17 @@ class Engine:
             self._root, self._instructions, failures, read_only=self.read_only
         )
 
+    def start_watching(self) -> None:
+        """At the start of a server: follow what others change on the disk (spec 01 §14.7)."""
+        if not self.read_only:
+            self._watching.wanted = True
+            self._watch_when_served()
+
+    def _watch_when_served(self) -> None:
+        # Until the index is served, only the pass that fills it may write to it.
+        if self.index_empty is None:
+            self._watching.start()
+
     @property
     def documents(self) -> int:
         """Live records in the index."""
@@ -196,7 +205,7 @@ class Engine:
     @property
     def backlog(self) -> Backlog:
         """For the heartbeat."""
-        return Backlog(self._history.pending_writes)
+        return Backlog(self._history.pending_writes, self._watching.findings.pending)
 
     # -- reads ---------------------------------------------------------------------------
 
@@ -215,7 +224,8 @@ class Engine:
             self._refuse_empty(call.tool)
             args = check_arguments(TOOLS[call.tool], call.args)
             with reader.snapshot(), reader.deadline(call.deadline_ms / 1000):
-                return read(self._read_context(reader), call.tool, args)
+                outcome = read(self._read_context(reader), call.tool, args)
+            return self._watching.advise(call.tool, outcome)
 
         return reply_of(call, answer)
 
@@ -229,15 +239,10 @@ class Engine:
             history=self._config.history,
             read_only=self.read_only,
             pending_writes=lambda: self._history.pending_writes,
-            keep_sweep=self._offer_sweep,
+            keep_sweep=self._aftercare.keep_sweep,
             instructions=self._instructions,
             engine_report=self.health,
         )
-
-    def _offer_sweep(self, sweep: IntegritySweep) -> None:
-        """Have the writer thread keep the end of an integrity sweep."""
-        self._sweeps.append(sweep)
-        self._wake()
 
     def _plans(self) -> TypePlans:
         """The plans of the present model, which reads keep for as long as it stays."""
@@ -395,6 +400,7 @@ class Engine:
                     self._root, self._model.model, self._index.writer(), self._history
                 )
                 self._model = ModelRefresh(model, {})
+                self._watching.model_changed()
                 return outcome
             case "maad_instructions":
                 return self._refresh_instructions(call, args)
@@ -413,6 +419,7 @@ class Engine:
         if whole and report.indexed + report.skipped:
             # What could not be indexed is in the report; the rest is served.
             self.index_empty = None
+            self._watch_when_served()
         broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
         report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
         return reindex_outcome(report, args)
@@ -426,16 +433,16 @@ class Engine:
         )
 
     def _backup(self, args: BackupArgs) -> Outcome:
-        types = self._model.model.registry.types.values()
-        paths = [entry.path for entry in types]
         history, policy = self._history, self._config.history
-        context = BackupContext(self._root.path, paths, history, policy, self._settings)
+        context = BackupContext(
+            self._root.path, self._record_paths(), history, policy, self._settings
+        )
         outcome = backup(context, args)
         if args.mode == "create":
             last = {name: outcome.data[name] for name in ("tag", "sha", "createdAt")}
             # Only a remembered copy for health: the tag itself is in the repository.
             with contextlib.suppress(apsw.Error):
-                self._keep_meta({BACKUP_TAG_KEY: _encode(last).decode()})
+                self._aftercare.keep_meta({BACKUP_TAG_KEY: _encode(last).decode()})
         return outcome
 
     def _refresh_instructions(self, call: Call, args: InstructionsArgs) -> Outcome:
@@ -445,10 +452,14 @@ class Engine:
         )
         return refresh_instructions(context, args, self._config.history.effective_mode)
 
+    def _record_paths(self) -> list[str]:
+        return [entry.path for entry in self._model.model.registry.types.values()]
+
     def _refresh_model(self) -> None:
         """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
         if stale_files(self._root, self._model.model):
             self._model = refresh_model(self._root, self._model.model)
+            self._watching.model_changed()
 
     def _write_context(self) -> WriteContext:
         return WriteContext(
@@ -483,7 +494,8 @@ class Engine:
         change = done.plan.change
         if change is not None:
             self._cache.forget(change.path)
-            self._must_forget |= change.kind in ("unlink", "forget")
+            if change.kind in ("unlink", "forget"):
+                self._aftercare.owe_forgetting()
         event = event_of(done)
         if event is not None and outcome.failure is None:
             self._events.append(event)
@@ -492,56 +504,26 @@ class Engine:
 
     def settle(self, idle: bool) -> float | None:
         """Finish what lags behind the answers; seconds until it wants to be called again."""
-        if self._sweeps and not self.read_only:
-            self._keep_sweep(self._sweeps.pop())
-        wait = self._history.settle(idle)
-        if idle and not self._inspected:
-            self._inspected = True
-            types = self._model.model.registry.types.values()
-            self._history.inspect_worktree([entry.path for entry in types])
-        if not self.read_only and self._index.writer().log_held:
-            if idle:
-                self._index.writer().write_log_back()
-            else:
-                wait = _AFTER_LOAD_S if wait is None else min(wait, _AFTER_LOAD_S)
-        if self._must_forget:
-            retry = self._forget_deleted(idle)
-            wait = retry if wait is None or (retry is not None and retry < wait) else wait
-        return wait
-
-    def _forget_deleted(self, idle: bool) -> float | None:
-        """After hard deletes and purges: no copy of the text stays in a log of SQLite, once the
-        history step has let go of it and nobody reads."""
-        assert self._journal is not None
-        if not idle:
-            return _FORGET_AFTER_S
-        if not self._journal.is_empty() or not self._index.forget_deleted():
-            return _FORGET_RETRY_S
-        self._journal.forget_completed()
-        self._must_forget = False
-        return None
-
-    def _keep_sweep(self, sweep: IntegritySweep) -> None:
-        findings = _encode(sweep.findings).decode()
-        self._keep_meta({SWEEP_AT_KEY: sweep.completed_at, SWEEP_FINDINGS_KEY: findings})
-
-    def _keep_meta(self, values: dict[str, str]) -> None:
-        writer = self._index.writer()
-        with writer.transaction():
-            for key, value in values.items():
-                writer.meta_set(key, value)
+        wait = self._aftercare.settle(idle)
+        if self._watching.findings.take_model_change():
+            self._refresh_model()
+        taken = self._watching.take_over(self._write_context, idle)
+        self._events.extend(taken)
+        return 0.0 if self._watching.findings.pending else wait
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         """Hand over what logs a warning (its name, and members by keyword); failed commits are
         logged with it, also those since the start, and what the start has to tell."""
         self._history.connect_log(warn)
+        self._watching.warn = warn
         while self._notices:
             notice = self._notices.pop(0)
             warn(notice.event, **notice.members)
 
     def connect_wake(self, wake: Callable[[], None]) -> None:
-        """Hand over what has the writer thread call `settle`; a finished sweep uses it."""
-        self._wake = wake
+        """Hand over what has the writer thread call `settle`."""
+        self._aftercare.connect_wake(wake)
+        self._watching.wake = wake
 
     def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
         """Hand over what takes the progress of a call that asked for it."""
@@ -564,11 +546,15 @@ class Engine:
             "writeQueueDepth": 0 if self._gate is None else self._gate.depth(),
             "diskHeadroomMb": free_mb(self._root.path),
             "embeddings": dict(NO_EMBEDDINGS),
-            "watcher": dict(NO_WATCHER),
+            "watcher": self._watching.health(),
             "jobs": [],
         }
         report |= self._activity.health() | self._history.health()
-        report["advisories"] = model_advisories(self._model) + report.get("advisories", [])
+        report["advisories"] = [
+            *model_advisories(self._model),
+            *self._watching.advisories(),
+            *report.get("advisories", []),
+        ]
         return report
 
     def close(self) -> bool:
@@ -576,6 +562,7 @@ class Engine:
         if self._closed:
             return True
         self._closed = True
+        self._watching.stop()
         clean = self._history.close()
         self._index.close()
         if self._journal is not None:
@@ -584,10 +571,6 @@ class Engine:
             self._lock.release()
         self._root.close()
         return clean
-
-
-def _nobody() -> None:
-    """Nobody waits for a wake-up: an engine without a worker process settles by itself."""
 
 
 def _nobody_hears(_progress: CallProgress) -> None:

@@ -24,10 +24,6 @@ NO_EMBEDDINGS = MappingProxyType(
     }
 )
 """An engine without search by meaning."""
-NO_WATCHER = MappingProxyType(
-    {"enabled": False, "mode": "off", "lastEventAt": None, "pendingEvents": 0, "overflowTotal": 0}
-)
-"""An engine that does not watch its files."""
 
 
 def model_advisories(refresh: ModelRefresh) -> list[dict[str, Any]]:

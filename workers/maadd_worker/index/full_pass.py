@@ -23,6 +23,7 @@ from maadd_worker.index.batch import FileOutcome, store_batch
 from maadd_worker.index.connection import backend_error
 from maadd_worker.index.counters import read_counters
 from maadd_worker.index.documents import DocumentRow
+from maadd_worker.index.known_files import KnownFile, known_files
 from maadd_worker.index.load import load
 from maadd_worker.index.pass_report import PassChange, PassProgress, ReindexReport
 from maadd_worker.index.pipeline import Pipeline
@@ -45,11 +46,6 @@ _WORTH_A_LOAD = 1000
 INDEX_FINGERPRINT_KEY = "schema_index_fp:"
 MODEL_FINGERPRINT_KEY = "model_fp:"
 """Beginnings of `engine_meta` keys; the type follows."""
-
-_KNOWN_FILES = """
-SELECT file_path, doc_type, file_hash, model_fingerprint, mtime_ns, size, inode
-FROM documents WHERE deleted = 0 AND file_path IN (SELECT value FROM json_each(?))
-"""
 
 
 def index_all(
@@ -92,18 +88,6 @@ def _rare_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-class _KnownFile(msgspec.Struct, frozen=True):
-    """The row that the index has for a path."""
-
-    path: str
-    doc_type: str
-    file_hash: str
-    model_fingerprint: str
-    mtime_ns: int | None
-    size: int | None
-    inode: int | None
 
 
 class _Batch(msgspec.Struct, frozen=True):
@@ -224,7 +208,7 @@ class _Pass:
     ) -> Iterator[list[FileTask]]:
         """What has to be looked at of the files, in portions; `batches` gets one for each."""
         for chunk in self._chunks(files):
-            known = self._known_files(chunk)
+            known = known_files(self._writer.connection, [file.path for file in chunk])
             tasks = [
                 FileTask(file.path, self._current_hash(known.get(file.path)))
                 for file in chunk
@@ -283,28 +267,12 @@ class _Pass:
             if done.action != "unchanged":
                 self._changed(PassChange(done.action, done.row))
 
-    def _known_files(self, chunk: Sequence[MarkdownFile]) -> dict[str, _KnownFile]:
-        paths = msgspec.json.encode([file.path for file in chunk]).decode()
-        rows = self._writer.connection.execute(_KNOWN_FILES, (paths,))
-        return {row[0]: _KnownFile(*row) for row in rows}
+    def _is_current(self, file: MarkdownFile, known: KnownFile | None) -> bool:
+        return known is not None and not self._force and known.is_current(file, self._plans)
 
-    def _is_current(self, file: MarkdownFile, known: _KnownFile | None) -> bool:
-        """Whether stat alone proves that the rows are those of the file and the model."""
-        return (
-            known is not None
-            and known.mtime_ns == file.mtime_ns
-            and known.size == file.size
-            and known.inode == file.inode
-            and known.file_hash != ""
-            and self._current_hash(known) is not None
-        )
-
-    def _current_hash(self, known: _KnownFile | None) -> str | None:
+    def _current_hash(self, known: KnownFile | None) -> str | None:
         """The hash of content whose rows need not be made anew."""
-        if known is None or self._force:
-            return None
-        fingerprint = self._plans.fingerprint(known.doc_type)
-        return known.file_hash if known.model_fingerprint == fingerprint else None
+        return None if known is None or self._force else known.current_hash(self._plans)
 
     def _dirty_types(self) -> list[str]:
         """The types whose rows depend on another model than the last clean pass saw."""

@@ -8,9 +8,10 @@ hold its file was read completely and holds other files.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+import apsw
 import msgspec
 
 from maadd.protocol.errors import MaadError
@@ -59,7 +60,9 @@ class SweepResult(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-class _Candidate(msgspec.Struct, frozen=True):
+class RowPlace(msgspec.Struct, frozen=True):
+    """Where a live row says that its file is."""
+
     path: str
     doc_id: str
     doc_type: str
@@ -106,10 +109,10 @@ def sweep(
     pruned = 0
     prunable: list[str] = []
     prunable_count = 0
-    for page in _unscanned(writer, scanned, last_seq):
+    for page in unscanned_rows(writer.connection, scanned, last_seq):
         doomed: list[str] = []
         for candidate in page:
-            verdict = _judge(root, walks, candidate)
+            verdict = judge_row(root, walks, candidate)
             if verdict == "prune" or (prune and verdict in ("empty", "gone")):
                 doomed.append(candidate.doc_id)
                 continue
@@ -123,22 +126,30 @@ def sweep(
                 rows = [writer.remove_document(doc_id) for doc_id in doomed]
             pruned += len(doomed)
             removed([row for row in rows if row is not None])
+    warnings = kept_warnings(kept, walks)
+    return SweepResult(pruned, prunable_count, tuple(prunable), warnings)
+
+
+def kept_warnings(
+    kept: Mapping[tuple[str, str], int], walks: Sequence[TypeWalk]
+) -> tuple[str, ...]:
+    """A warning for each type and verdict of `judge_row` under which rows were kept."""
     paths = {walk.entry.name: walk.entry.path for walk in walks}
-    warnings = [
+    return tuple(
         f'{count} records of type "{doc_type}" not pruned: {_WHY_KEPT[reason]} '
         f"(registered path: {paths.get(doc_type, 'none')})"
         for (doc_type, reason), count in sorted(kept.items())
-    ]
-    return SweepResult(pruned, prunable_count, tuple(prunable), tuple(warnings))
+    )
 
 
-def _unscanned(
-    writer: IndexWriter, scanned: Collection[str], last_seq: int
-) -> Iterator[list[_Candidate]]:
+def unscanned_rows(
+    connection: apsw.Connection, scanned: Collection[str], last_seq: int
+) -> Iterator[list[RowPlace]]:
+    """The live rows, not changed after `last_seq`, whose path is not in `scanned`, in pages."""
     last = ""
     while True:
-        rows: list[Any] = writer.connection.execute(_ROWS, (last, last_seq, _PAGE)).fetchall()
-        page = [_Candidate(*row) for row in rows if row[0] not in scanned]
+        rows: list[Any] = connection.execute(_ROWS, (last, last_seq, _PAGE)).fetchall()
+        page = [RowPlace(*row) for row in rows if row[0] not in scanned]
         if page:
             yield page
         if len(rows) < _PAGE:
@@ -146,8 +157,8 @@ def _unscanned(
         last = rows[-1][0]
 
 
-def _judge(root: ProjectRoot, walks: Sequence[TypeWalk], candidate: _Candidate) -> str:
-    """`prune`, or why the row stays."""
+def judge_row(root: ProjectRoot, walks: Sequence[TypeWalk], candidate: RowPlace) -> str:
+    """`prune` for a row whose file is really gone, or why the row stays."""
     try:
         if root.exists(candidate.path):
             return "exists"
