@@ -47,6 +47,7 @@ from maadd.sessions.table import SessionLimits, SessionTable
 from maadd.tools import sessions as session_tools
 from maadd.tools import subscriptions as subscription_tools
 from maadd.tools.face import create_server
+from maadd.tools.prompts import add_prompts
 from maadd.tools.resources import RecordResources
 from maadd.tools.tokens import TOKEN_TOOLS, TokenTools, refuse_without_registry
 from maadd.tools.watching import RecordWatching
@@ -297,6 +298,7 @@ class Front:
             transport=settings.transport,
             queue_limit=settings.notify_queue,
         ).add_to(server)
+        add_prompts(server, self._state)
         return McpFace(server, pipeline, self._log, structured=structured)
 
     async def _serve_http(

@@ -32,6 +32,7 @@ from maadd.sessions.session import CloseReason, Session
 from maadd.sessions.stateless import StatelessCaller
 from maadd.sessions.table import SessionLimits, SessionTable
 from maadd.tools.face import create_server
+from maadd.tools.prompts import add_prompts
 from maadd.transport.app import HttpApp
 from maadd.transport.http_server import HttpServer
 from maadd.transport.peer import McpFace
@@ -177,6 +178,7 @@ class RunningServer:
             on_close=[lambda session, reason: self.closed.append((session.id, reason))],
         )
         mcp_server = create_server(self.pipeline, version="1.2.3")
+        add_prompts(mcp_server, self.state)
         app = HttpApp(
             state=self.state,
             settings=self.settings,
