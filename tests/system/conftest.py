@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "transport"))
 
 from daemon_bench import BIN, TRANSCRIPTS, Daemon, Instance, eventually, is_alive, run
 

@@ -8,8 +8,10 @@ import json
 import logging
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -37,6 +39,8 @@ from maadd.transport.app import HttpApp
 from maadd.transport.http_server import HttpServer
 from maadd.transport.peer import McpFace
 from maadd.transport.stdio import StdioServer
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 JSON_AND_EVENTS = "application/json, text/event-stream"
 
