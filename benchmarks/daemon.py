@@ -52,15 +52,19 @@ def maad(*arguments: str) -> str:
 
 
 @contextmanager
-def serve(instance: Path, project: Path) -> Iterator[Daemon]:
-    """Serve `project` as "bench" with role admin until the block ends."""
+def serve(instance: Path, project: Path, **others: Path) -> Iterator[Daemon]:
+    """Serve `project` as "bench", and others by their names, with role admin until the block
+    ends."""
     instance.mkdir(exist_ok=True)
     config = instance / "instance.yaml"
     config.write_text(
         json.dumps(
             {
                 "name": "bench",
-                "projects": [{"name": "bench", "path": str(project), "role": "admin"}],
+                "projects": [
+                    {"name": name, "path": str(path), "role": "admin"}
+                    for name, path in {"bench": project, **others}.items()
+                ],
             }
         )
     )

@@ -107,7 +107,7 @@ def size_of(daemon: Daemon) -> tuple[float, int]:
 def test_malformed_requests_for_minutes_leave_nothing_behind(
     instance: Instance, start: Any
 ) -> None:
-    daemon = start(instance, MAAD_LOG_LEVEL="error")
+    daemon = start(instance)
     port = daemon.wait_until_listening()
     opened: list[Client] = []
 
@@ -133,7 +133,7 @@ def test_malformed_requests_for_minutes_leave_nothing_behind(
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_thousands_of_sessions_leave_memory_as_it_was(instance: Instance, start: Any) -> None:
-    daemon = start(instance, MAAD_LOG_LEVEL="error", MAAD_SESSION_IDLE_MS="5000")
+    daemon = start(instance, MAAD_SESSION_IDLE_MS="5000")
     port = daemon.wait_until_listening()
 
     def live(number: int) -> Client:
