@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import threading
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from maadd.protocol.messages import Event
+from maadd_worker.watch.survey import survey
 
 PATIENCE_S = 20.0
 
@@ -65,10 +67,6 @@ class Watched:
 
     def health(self) -> Any:
         return self.harness.ok("maad_health")
-
-    def quiet(self) -> None:
-        """Until nothing is pending any more."""
-        self.until(lambda: not self.health()["watcher"]["pendingEvents"])
 
 
 def ship(doc_id: str, name: str) -> str:
@@ -164,7 +162,7 @@ def test_two_files_that_change_places_are_both_served(watched: Any) -> None:
             and project.row("shp-b").file_path == "ships/a.md"
         )
     )
-    project.quiet()
+    project.until(lambda: not project.health()["watcher"]["pendingEvents"])
     assert project.names() == {"Ada", "Bo"}
     assert not [a for a in project.health()["advisories"] if a["code"] == "DUPLICATE_DOC_ID"]
 
@@ -215,6 +213,20 @@ def test_a_second_file_with_the_same_id_is_reported_and_overwrites_nothing(watch
         lambda: [a for a in project.health()["advisories"] if a["code"] == "DUPLICATE_DOC_ID"]
     )
     assert project.names() == {"Ada"}
+    (project.root / "ships/shp-a.md").unlink()
+    project.until(lambda: project.names() == {"Copy"})
+
+
+def test_the_second_file_counts_once_a_tool_deletes_the_first(watched: Any) -> None:
+    project = watched()
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    project.write("ships/copy.md", ship("shp-a", "Copy"))
+    project.until(
+        lambda: [a for a in project.health()["advisories"] if a["code"] == "DUPLICATE_DOC_ID"]
+    )
+    project.harness.ok("maad_delete", docId="shp-a", mode="hard")
+    project.until(lambda: project.names() == {"Copy"})
 
 
 def test_a_schema_edit_reaches_the_rows_and_a_broken_one_is_shown(watched: Any) -> None:
@@ -284,3 +296,138 @@ def test_links_to_folders_are_not_followed(watched: Any, tmp_path_factory: Any) 
     (outside / "shp-x.md").write_text(ship("shp-x", "Xi again"))
     project.write("ships/deep/shp-b.md", ship("shp-b", "Bo"))
     project.until(lambda: project.names() == {"Ada", "Bo"})
+
+
+def test_edits_are_left_to_their_author_unless_the_project_commits_them(watched: Any) -> None:
+    project = watched()
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    assert project.harness.git("status", "--porcelain") == "?? ships/\n"
+
+
+@pytest.mark.parametrize("mode", ["audit", "batch"])
+def test_a_group_of_edits_becomes_one_commit_that_lists_them(watched: Any, mode: str) -> None:
+    project = watched(mode, external_edits="commit", max_writes=1)
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.write("ships/shp-b.md", ship("shp-b", "Bo"))
+    project.until(lambda: "external" in project.harness.git("log", "--format=%B", "-1"))
+    assert project.harness.git("rev-list", "--count", "HEAD") == "2\n"
+    project.until(lambda: project.harness.git("status", "--porcelain") == "")
+    for doc_id in ("shp-a", "shp-b"):
+        [entry] = project.harness.ok("maad_history", docId=doc_id)
+        assert entry["action"] == "create"
+
+
+def test_nothing_is_committed_in_the_middle_of_a_persons_merge(watched: Any) -> None:
+    project = watched(external_edits="commit")
+    head = project.harness.git("rev-parse", "HEAD")
+    (project.root / ".git/MERGE_HEAD").write_text(head)
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    edits = project.harness.engine._watching._edits
+    edits._due = 0.0
+    assert edits.settle() > 1
+    assert project.harness.git("rev-parse", "HEAD") == head
+    (project.root / ".git/MERGE_HEAD").unlink()
+    edits._due = 0.0
+    project.until(lambda: project.harness.git("rev-parse", "HEAD") != head)
+
+
+def test_what_a_pull_brings_is_committed_already(watched: Any) -> None:
+    project = watched(external_edits="commit")
+    project.harness.git("checkout", "-q", "-b", "theirs")
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.harness.git("add", "ships")
+    project.harness.git("commit", "-q", "-m", "theirs")
+    project.until(lambda: project.names() == {"Ada"})
+    edits = project.harness.engine._watching._edits
+    edits._due = 0.0
+    project.harness.engine.settle(True)
+    assert project.harness.git("log", "-1", "--format=%s") == "theirs\n"
+
+
+def test_without_native_events_the_files_are_polled_and_one_advisory_says_so(
+    watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise OSError(28, "OS file watch limit reached")
+
+    monkeypatch.setattr("maadd_worker.watch.watcher.RustNotify", refused)
+    project = watched()
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    assert project.health()["watcher"]["mode"] == "poll"
+    codes = [one["code"] for one in project.health()["advisories"]]
+    assert codes.count("WATCH_DEGRADED") == 1
+    assert project.logged.count("watch_degraded") == 1
+
+
+def test_a_watch_that_breaks_is_made_again(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from maadd_worker.watch import watcher
+
+    real = watcher.RustNotify
+    broken = iter([True])
+
+    class Breaking:
+        def __init__(self, *arguments: Any) -> None:
+            self._real = real(*arguments)
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: Any) -> None:
+            self._real.close()
+
+        def watch(self, *arguments: Any) -> Any:
+            if next(broken, False):
+                raise RuntimeError("lost")
+            return self._real.watch(*arguments)
+
+    monkeypatch.setattr(watcher, "RustNotify", Breaking)
+    project = watched()
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    assert project.logged == ["watch_lost"]
+
+
+def test_answers_say_when_changed_files_are_not_indexed_yet(watched: Any) -> None:
+    project = watched(watch="off")
+    project.harness.engine._watching.findings.add(["ships/shp-a.md"], "event")
+    reply = project.harness.reply("maad_query", docType="ship")
+    assert [one["code"] for one in reply.meta["warnings"]] == ["INDEX_BEHIND"]
+    project.harness.settle()
+    assert "warnings" not in (project.harness.reply("maad_query", docType="ship").meta or {})
+
+
+def test_the_watcher_waits_until_an_empty_index_is_filled(watched: Any) -> None:
+    project = watched(watch="off")
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.harness.close()
+    for path in (project.root / "_backend").glob("maad.db*"):
+        path.unlink()
+    project = watched()
+    assert project.harness.error("maad_query", docType="ship")["code"] == "INDEX_EMPTY"
+    assert not project.health()["watcher"]["enabled"]
+    project.harness.ok("maad_reindex")
+    project.write("ships/shp-b.md", ship("shp-b", "Bo"))
+    project.until(lambda: project.names() == {"Ada", "Bo"})
+
+
+def test_a_file_too_large_to_read_keeps_its_row_and_is_not_read_again_and_again(
+    watched: Any,
+) -> None:
+    project = watched(max_doc_bytes=200)
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    project.write("ships/shp-a.md", ship("shp-a", "Bo") + "x" * 300)
+    project.until(
+        lambda: [a for a in project.health()["advisories"] if a["code"] == "DOC_TOO_LARGE"]
+    )
+    assert project.names() == {"Ada"}
+    old = project.root / "ships/shp-a.md"
+    os.utime(old, (1_700_000_000, 1_700_000_000))
+    project.until(lambda: project.harness.engine._watching.findings.failed("ships/shp-a.md").file)
+    engine = project.harness.engine
+    with contextlib.closing(engine.open_reader()) as reader:
+        found = survey(reader, engine._root, engine._plans(), engine._watching.findings.failed)
+    assert "ships/shp-a.md" not in found.changed

@@ -30,7 +30,8 @@ from maadd_worker.engine_aftercare import Aftercare
 from maadd_worker.engine_report import NO_EMBEDDINGS, free_mb, model_advisories
 from maadd_worker.engine_watch import Watching
 from maadd_worker.history.backup import BackupContext, backup
-from maadd_worker.history.controller import HistoryController
+from maadd_worker.history.controller import NEED_GIT, HistoryController
+from maadd_worker.history.external import ExternalEdits
 from maadd_worker.history.outcome import HistoryOutcome
 from maadd_worker.index.document import index_document
 from maadd_worker.index.empty_guard import index_state, unindexed_files
@@ -112,7 +113,10 @@ class Engine:
         self._gate: Gate | None = None
         self._report_progress: Callable[[CallProgress], None] = _nobody_hears
         self._aftercare = Aftercare(index, journal, history, self._record_paths)
-        self._watching = Watching(root, index, config.settings, self._plans)
+        edits = None
+        if config.history.external_edits == "commit" and config.history.effective_mode in NEED_GIT:
+            edits = ExternalEdits(root.path, history)
+        self._watching = Watching(root, index, config.settings, self._plans, edits)
         self._closed = False
         self.read_only = config.history.effective_mode == "read"
         self.recovery_actions: list[str] = []
@@ -496,6 +500,8 @@ class Engine:
             self._cache.forget(change.path)
             if change.kind in ("unlink", "forget"):
                 self._aftercare.owe_forgetting()
+            if change.kind in ("unlink", "forget", "rename"):
+                self._watching.findings.retry_duplicates()
         event = event_of(done)
         if event is not None and outcome.failure is None:
             self._events.append(event)
@@ -509,7 +515,7 @@ class Engine:
             self._refresh_model()
         taken = self._watching.take_over(self._write_context, idle)
         self._events.extend(taken)
-        return 0.0 if self._watching.findings.pending else wait
+        return self._watching.settle(wait)
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         """Hand over what logs a warning (its name, and members by keyword); failed commits are

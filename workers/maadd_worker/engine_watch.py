@@ -9,6 +9,7 @@ import msgspec
 
 from maadd.protocol.messages import Event, WorkerSettings
 from maadd_worker.disk.root import ProjectRoot
+from maadd_worker.history.external import EditedFile, ExternalEdits
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index
 from maadd_worker.outcome import Advice, Outcome
@@ -29,7 +30,7 @@ _OFF = {
 
 
 class Watching:
-    """Made with the engine; watches only after `start`."""
+    """Made with the engine; watches only after `start`. `edits` commits what is taken over."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class Watching:
         index: Index,
         settings: WorkerSettings,
         plans: Callable[[], TypePlans],
+        edits: ExternalEdits | None,
     ) -> None:
         self.findings = Findings()
         self.wanted = False
@@ -47,6 +49,7 @@ class Watching:
         self._index = index
         self._settings = settings
         self._plans = plans
+        self._edits = edits
         self._watcher: Watcher | None = None
 
     def start(self) -> None:
@@ -75,6 +78,14 @@ class Watching:
         if self._watcher is not None:
             self._watcher.request_survey()
 
+    def settle(self, wait: float | None) -> float | None:
+        """Writer: commit edits when it is quiet. `wait` is how long the caller would sleep;
+        how long it may."""
+        if self.findings.pending:
+            return 0.0
+        mine = self._edits.settle() if self._edits is not None else None
+        return min((one for one in (wait, mine) if one is not None), default=None)
+
     def take_over(self, context: Callable[[], WriteContext], idle: bool) -> list[Event]:
         """Writer: index some of the backlog; what to tell subscribers."""
         findings = self.findings.take(_IDLE_FILES if idle else _BUSY_FILES)
@@ -89,6 +100,11 @@ class Watching:
         for path, failure in done.failed.items():
             self.warn("external_edit_failed", file=path, code=failure.error.code)
         self.findings.done(done.failed, done.settled)
+        if any(change.action == "delete" for change in done.changes):
+            self.findings.retry_duplicates()
+        if self._edits is not None:
+            rows = [(change.action, change.row) for change in done.changes]
+            self._edits.add([EditedFile(a, r.doc_id, r.doc_type, r.file_path) for a, r in rows])
         return [
             Event(
                 change.row.change_seq,

@@ -30,7 +30,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class FailedFile(msgspec.Struct, frozen=True):
-    """Why a file gave no record; it is not read again while its stat values are the same."""
+    """Why a file gave no record; with stat values, it is not read again while it has them."""
 
     file: FileIdentity | None
     error: MaadError
@@ -59,6 +59,11 @@ class Findings:
         """The files that could not be taken over; of very many, the latest."""
         with self._lock:
             return list(self._failed.items())
+
+    def retry_duplicates(self) -> None:
+        """A record is gone: another file may have its id now."""
+        twins = [path for path, one in self.failures() if one.error.code == "DUPLICATE_DOC_ID"]
+        self.add(twins, "survey")
 
     def forget_failures(self) -> None:
         """Have every file looked at again."""

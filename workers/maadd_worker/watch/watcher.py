@@ -15,7 +15,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-import apsw
 from watchfiles import Change
 from watchfiles._rust_notify import RustNotify
 
@@ -34,12 +33,15 @@ from maadd_worker.watch.places import (
     watched_folders,
     watched_places,
 )
-from maadd_worker.watch.survey import survey
+from maadd_worker.watch.survey import Survey, survey
 
 _DEBOUNCE_MS = 400
 _STEP_MS = 100
 _LOOK_AROUND_MS = 1_000
 """How often the watched folders are compared with those there are."""
+
+_MOVE_S = 0.5
+"""How long a file may be missing before it counts as deleted: a moved one appears elsewhere."""
 
 _LARGE_BURST = 1_000
 """Events at once, above which some may have been lost: everything is looked at."""
@@ -80,6 +82,8 @@ class Watcher:
         self._kept: tuple[str, ...] = ()
         self._last_event_at: str | None = None
         self._overflows = 0
+        self._missing: dict[str, float] = {}
+        """Paths that an event of theirs told of and that are not there, with the time."""
         self._next_survey = 0.0
         self._thread = threading.Thread(target=self._run, name="watcher", daemon=True)
 
@@ -125,7 +129,7 @@ class Watcher:
                         self._poll(reader)
                     else:
                         self._watch(reader)
-                except (OSError, apsw.Error, RuntimeError) as failure:
+                except Exception as failure:
                     # The watch is lost; what it missed is found by the survey of the next one.
                     self._warn("watch_lost", error=f"{type(failure).__name__}: {failure}")
                     self._stop.wait(_POLL_S)
@@ -150,15 +154,22 @@ class Watcher:
             return
         self._degraded = None
         with notify:
-            self._look_at_everything(reader)
+            self._survey_wanted.set()
             while not self._stop.is_set():
-                events = notify.watch(_DEBOUNCE_MS, _STEP_MS, _LOOK_AROUND_MS, self._stop)
+                if self._survey_wanted.is_set() or _now() >= self._next_survey:
+                    found = self._survey(reader)
+                    # What stands in a folder that is not watched yet is left to the next watch,
+                    # which will see it go.
+                    if places != watched_places(self._root, self._plans().model):
+                        return
+                    self._add(found)
+                patience_ms = int(_MOVE_S * 1000) if self._missing else _LOOK_AROUND_MS
+                events = notify.watch(_DEBOUNCE_MS, _STEP_MS, patience_ms, self._stop)
+                self._give_up_missing()
                 if isinstance(events, set):
                     new_folders = self._take_events(reader, events)
                     if new_folders and folders is not None:
                         return
-                if self._survey_wanted.is_set() or _now() >= self._next_survey:
-                    self._look_at_everything(reader)
                 if places != watched_places(self._root, self._plans().model):
                     return
 
@@ -174,17 +185,19 @@ class Watcher:
     def _poll(self, reader: IndexReader) -> None:
         began = time.monotonic()
         self._findings.note_model_change()
-        self._look_at_everything(reader)
+        self._add(self._survey(reader))
         took = time.monotonic() - began
         self._survey_wanted.wait(max(_POLL_S, took * _POLL_SHARE))
         if self._degraded is not None and _now() >= self._next_survey:
             self._mode = "native"
 
-    def _look_at_everything(self, reader: IndexReader) -> None:
+    def _survey(self, reader: IndexReader) -> Survey:
         self._survey_wanted.clear()
         period = self._settings.reconcile_s or float("inf")
         self._next_survey = _now() + (min(period, _RETRY_S) if self._degraded else period)
-        result = survey(reader, self._root, self._plans(), self._findings.failed)
+        return survey(reader, self._root, self._plans(), self._findings.failed)
+
+    def _add(self, result: Survey) -> None:
         for warning in result.warnings:
             if warning not in self._kept:
                 self._warn("rows_kept", message=warning)
@@ -218,8 +231,17 @@ class Watcher:
         if self._findings.add(self._foreign(reader, records), "event"):
             self._wake()
         if folders:
-            self._look_at_everything(reader)
+            self._survey_wanted.set()
         return added
+
+    def _give_up_missing(self) -> None:
+        """Files that stay away are taken for deleted."""
+        long_ago = time.monotonic() - _MOVE_S
+        lost = [path for path, since in self._missing.items() if since <= long_ago]
+        for path in lost:
+            del self._missing[path]
+        if self._findings.add(lost, "event"):
+            self._wake()
 
     def _foreign(self, reader: IndexReader, paths: list[str]) -> list[str]:
         """Those of the paths whose content the index does not hold: the program's own writes
@@ -234,7 +256,10 @@ class Watcher:
             try:
                 content = self._root.read(path, self._settings.max_doc_bytes or None)
             except MaadError:
-                foreign.append(path)
+                if row is not None and not os.path.lexists(os.path.join(self._root.path, path)):
+                    self._missing.setdefault(path, time.monotonic())
+                else:
+                    foreign.append(path)
                 continue
             if (row is None or row.file_hash != content_hash(content.data)) and is_walked(
                 self._root, path, model

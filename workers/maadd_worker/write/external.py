@@ -25,6 +25,17 @@ from maadd_worker.write.context import WriteContext
 
 _SETTLED_NS = 2_000_000_000
 
+_LIES_IN_THE_CONTENT = frozenset(
+    {
+        "PARSE_ERROR",
+        "YAML_PROFILE_VIOLATION",
+        "UNKNOWN_TYPE",
+        "INVALID_DOC_ID",
+        "DOC_TOO_LARGE",
+    }
+)
+"""Failures that stay for as long as the file and the schemas do."""
+
 
 class ExternalChange(msgspec.Struct, frozen=True):
     """A record that somebody else changed, and that the index now has so."""
@@ -56,7 +67,9 @@ def take_over(context: WriteContext, findings: Sequence[Finding]) -> TakenOver:
     there = [file for file in prepared if file.state != "gone"]
     for outcome in store_batch(context.writer, context.root, there) if there else ():
         if outcome.errors:
-            failed[outcome.path] = FailedFile(stamps[outcome.path], outcome.errors[0])
+            error = outcome.errors[0]
+            lasting = error.code in _LIES_IN_THE_CONTENT
+            failed[outcome.path] = FailedFile(stamps[outcome.path] if lasting else None, error)
         done = outcome.done
         if done is None or not done.rows_made:
             continue
