@@ -76,10 +76,10 @@ class Scrape:
             transports[session.transport] += 1
             subscriptions += (session.subscription is not None) + len(session.watched)
         return Sample(
-            successes=dict(meter.successes),
+            successes=meter.successes(),
             errors=dict(meter.errors),
-            of_project=_copy(meter.of_project),
-            of_tool=_copy(meter.of_tool),
+            of_project={name: one.copy() for name, one in meter.of_project.items()},
+            of_tool={name: one.copy() for name, one in meter.of_tool.items()},
             refused=dict(meter.refused),
             calls_in_flight=seen.calls_in_flight(),
             workers={name: workers.get(name, _ABSENT) for name in projects},
@@ -245,10 +245,3 @@ def _histogram(name: str, text: str, label: str, latencies: dict[str, Latency]) 
             buckets.append((bound, seen))
         family.add_metric((key,), buckets, latency.total_s)
     return family
-
-
-def _copy(latencies: dict[str, Latency]) -> dict[str, Latency]:
-    return {
-        name: Latency(latency.buckets.copy(), latency.total_s)
-        for name, latency in latencies.items()
-    }

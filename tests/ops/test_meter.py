@@ -11,7 +11,7 @@ def test_each_call_is_counted_by_project_and_by_tool() -> None:
     meter.succeeded("roads", "maad_get", 0.3)
     meter.succeeded(None, "maad_projects", 0.002)
     meter.failed("roads", "maad_get", 99.0, "FILE_NOT_FOUND", None)
-    assert meter.successes == {("roads", "maad_get"): 2, ("", "maad_projects"): 1}
+    assert meter.successes() == {("roads", "maad_get"): 2, ("", "maad_projects"): 1}
     assert meter.errors == {("roads", "maad_get", "FILE_NOT_FOUND", ""): 1}
     latency = meter.of_project["roads"]
     assert sum(latency.buckets) == 3
@@ -47,5 +47,5 @@ def test_a_project_that_is_no_longer_served_is_forgotten() -> None:
         meter.failed(project, "maad_get", 0.001, "INTERNAL", None)
     meter.keep({"new"})
     assert set(meter.of_project) == {"new", ""}
-    assert {key[0] for key in meter.successes} == {"new", ""}
+    assert {key[0] for key in meter.successes()} == {"new", ""}
     assert {key[0] for key in meter.errors} == {"new", ""}
