@@ -336,7 +336,8 @@ class Front:
         await self._wait_for_stop()
         await http.stop_accepting()
         code = await self._drain(pool, pipeline, None)
-        await http.close()
+        # What the drain did not see finished had its time.
+        await http.close(at_once=code != 0)
         return code
 
     def _make_sessions(self, counts: SessionCounts, limiter: Limiter) -> SessionTable:

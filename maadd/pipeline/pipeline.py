@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -347,6 +347,8 @@ class Pipeline:
             )
         else:
             text = envelope.success(reply.body, source=self._source(spec), meta=meta)
+        if trace.kind is ToolKind.WRITE and meta is not None:
+            self._log_warnings(caller, trace, meta.get("warnings", ()), reply.audit or {})
         if reply.audit is not None:
             self._audit("write", self._audit_line(caller, trace, reply.audit))
         kind = ToolKind.READ if spec.changes_nothing(args) else trace.kind
@@ -398,6 +400,27 @@ class Pipeline:
             project=trace.project,
             args=project_arguments(spec, args),
         )
+
+    def _log_warnings(
+        self,
+        caller: Caller,
+        trace: _Trace,
+        warnings: Sequence[dict[str, Any]],
+        written: dict[str, Any],
+    ) -> None:
+        """A line for each warning of a write, without its message, which may quote a value."""
+        for warning in warnings:
+            self._log.warning(
+                "validation_warning",
+                request_id=trace.request_id,
+                session_id=caller.id if isinstance(caller, Session) else None,
+                project=trace.project,
+                tool=trace.tool,
+                doc_id=written.get("doc_id"),
+                doc_type=written.get("doc_type"),
+                field=warning.get("field"),
+                code=warning.get("code"),
+            )
 
     def _log_call(self, caller: Caller, trace: _Trace, code: str | None, seconds: float) -> None:
         self._log.info(

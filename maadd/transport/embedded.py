@@ -16,7 +16,7 @@ import uvicorn
 
 from maadd.transport.protocol import BoundedHttpProtocol
 
-_GRACE_S = 5
+GRACE_S = 5
 """How long answers that are under way may still take once the server closes."""
 
 
@@ -59,8 +59,9 @@ class EmbeddedServer:
         for server in self._server.servers:
             server.close()
 
-    async def close(self) -> None:
-        """Wait for the answers under way, then close every connection."""
+    async def close(self, grace_s: int = GRACE_S) -> None:
+        """Wait `grace_s` seconds for the answers under way, then close every connection."""
+        self._server.config.timeout_graceful_shutdown = grace_s
         self._stopping.set()
         if self._serving is not None:
             await self._serving
@@ -108,5 +109,5 @@ def _config(app: Any, waits: Waits, on_refused: Callable[[str], None]) -> uvicor
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=math.ceil(waits.keep_alive_s),
-        timeout_graceful_shutdown=_GRACE_S,
+        timeout_graceful_shutdown=GRACE_S,
     )

@@ -13,7 +13,7 @@ from maadd.protocol.errors import MaadError
 from maadd.sessions.session import CloseReason
 from maadd.sessions.table import SessionTable
 from maadd.transport.app import HttpApp
-from maadd.transport.embedded import EmbeddedServer, Waits
+from maadd.transport.embedded import GRACE_S, EmbeddedServer, Waits
 from maadd.transport.sockets import check_inherited, listen_tcp, listen_unix, remove_socket
 
 
@@ -69,10 +69,11 @@ class HttpServer:
         """Refuse new connections; requests on open ones are still answered."""
         await self._server.stop_accepting()
 
-    async def close(self) -> None:
-        """End sessions and streams, wait for the answers under way, close every connection."""
+    async def close(self, *, at_once: bool = False) -> None:
+        """End sessions and streams, wait for the answers under way (unless `at_once`), close
+        every connection."""
         self._sessions.close_all(CloseReason.SHUTDOWN)
-        await self._server.close()
+        await self._server.close(0 if at_once else GRACE_S)
         settings = self._settings
         # A socket of the service manager stays: the next start takes what waits there.
         if not self._inherited and settings.transport == "unix" and settings.unix_socket:

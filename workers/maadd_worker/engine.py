@@ -412,7 +412,7 @@ class Engine:
                 return self._reindex(call, args)
 
     def _reindex(self, call: Call, args: ReindexArgs) -> Outcome:
-        self._refresh_model()
+        self._refresh_model(call.tool)
         report = reindex(
             self._write_context(),
             args,
@@ -459,9 +459,10 @@ class Engine:
     def _record_paths(self) -> list[str]:
         return [entry.path for entry in self._model.model.registry.types.values()]
 
-    def _refresh_model(self) -> None:
+    def _refresh_model(self, trigger: str = "write") -> None:
         """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
-        if stale_files(self._root, self._model.model):
+        if changed := stale_files(self._root, self._model.model):
+            self._watching.warn("schema_cache_stale", trigger_op=trigger, changed_files=changed)
             self._model = refresh_model(self._root, self._model.model)
             self._watching.model_changed()
 
@@ -512,7 +513,7 @@ class Engine:
         """Finish what lags behind the answers; seconds until it wants to be called again."""
         wait = self._aftercare.settle(idle)
         if self._watching.findings.take_model_change():
-            self._refresh_model()
+            self._refresh_model("watch")
         taken = self._watching.take_over(self._write_context, idle)
         self._events.extend(taken)
         return self._watching.settle(wait)
