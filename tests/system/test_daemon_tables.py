@@ -43,6 +43,89 @@ def send(client: Client, method: str, **headers: str) -> int:
     return status
 
 
+MODERN = "2026-07-28"
+
+
+def stateless(port: int, token: str, tool: str, pin: str = "", **arguments: Any) -> dict[str, Any]:
+    """The envelope of a call that belongs to no session."""
+    body = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {
+            "name": tool,
+            "arguments": arguments,
+            "_meta": {
+                "io.modelcontextprotocol/protocolVersion": MODERN,
+                "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+                "io.modelcontextprotocol/clientCapabilities": {},
+            },
+        },
+    }
+    headers = {
+        "Authorization": f"Bearer {token}",
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": MODERN,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": tool,
+    }
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request(
+        "POST", "/mcp", json.dumps(body), headers | ({"X-Maad-Pin-Project": pin} if pin else {})
+    )
+    answer = connection.getresponse()
+    assert answer.status == 200
+    assert answer.headers["mcp-session-id"] is None
+    result = json.loads(answer.read())["result"]
+    connection.close()
+    envelope: dict[str, Any] = json.loads(result["content"][0]["text"])
+    assert result.get("isError", False) is not envelope["ok"]
+    return envelope
+
+
+def check_stateless(port: int, instance: Instance, narrow: str) -> None:
+    """Section 9.8."""
+    single = issue(instance, "reader", "main")
+    assert stateless(port, single, "maad_get", docId="nte-0")["data"]["docId"] == "nte-0"
+    for token, project, expected in (
+        (narrow, {}, "PROJECT_REQUIRED"),
+        (narrow, {"project": "none"}, "PROJECT_UNKNOWN"),
+        (narrow, {"project": "third"}, "TOKEN_PROJECT_FORBIDDEN"),
+    ):
+        assert code(stateless(port, token, "maad_get", docId="nte-0", **project)) == expected
+    assert stateless(port, narrow, "maad_get", docId="nte-0", project="main")["ok"]
+    assert stateless(port, narrow, "maad_get", pin="main", docId="nte-0")["ok"]
+    refused = stateless(port, narrow, "maad_get", pin="main", docId="nte-0", project="second")
+    assert code(refused) == "PROJECT_NOT_WHITELISTED"
+    arguments = {"docType": "note", "fields": {"title": "x"}}
+    refused = stateless(port, narrow, "maad_create", project="main", **arguments)
+    assert code(refused) == "INSUFFICIENT_ROLE"
+    for tool, given in (
+        ("maad_use_project", {"name": "main"}),
+        ("maad_use_projects", {"names": ["main"]}),
+        ("maad_subscribe", {}),
+        ("maad_unsubscribe", {}),
+    ):
+        refused = stateless(port, narrow, tool, **given)
+        assert code(refused) == "SESSION_STATELESS"
+        assert "project" in refused["errors"][0]["message"]
+    # Section 17: an administrator of one project sees nothing of the others.
+    partial = stateless(port, issue(instance, "admin", "main"), "maad_health")["data"]
+    whole = stateless(port, instance.token, "maad_health", project="main")["data"]
+    for seen, everything in ((partial, False), (whole, True)):
+        workers = {one["project"] for one in seen["runtime"]["workers"]}
+        assert workers == ({"main", "second", "third"} if everything else {"main"})
+        assert (seen["instance"]["configPath"] is not None) is everything
+        assert (seen["projectRoot"] is not None) is everything
+        assert set(seen["sessions"]["byProject"]) <= workers
+        assert seen["transport"]["kind"] == "http"
+        assert seen["worker"]["state"] == "ready"
+    assert set(whole["sessions"]["byProject"]) == {"main", "second"}
+    state = stateless(port, narrow, "maad_current_session")["data"]
+    assert (state["sessionId"], state["mode"], state["binding_source"]) == (None, None, None)
+
+
 def test_binding_roles_and_what_the_logs_say_of_it(tmp_path: Path, start: Any) -> None:
     """Sections 4.2, 4.3, 4.4, 5.1 and 16."""
     instance = Instance(tmp_path, records=2)
@@ -113,6 +196,7 @@ def test_binding_roles_and_what_the_logs_say_of_it(tmp_path: Path, start: Any) -
     assert (state["activeProject"], state["binding_source"]) == ("second", "gateway_pin")
     assert state["effectiveRoles"] == {"second": "writer"}
 
+    check_stateless(daemon.wait_until_listening(), instance, narrow)
     # Refusals, each with its line.
     assert send(single, "GET", Origin="http://evil.example") == 403
     assert send(single, "GET", Authorization="Bearer nonsense") == 401

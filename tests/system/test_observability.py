@@ -57,8 +57,10 @@ def test_an_operator_sees_figures_and_follows_one_call(
     client = daemon.client(instance.token)
     check_metrics(instance, daemon, client, port)
     ids = make_three_calls(client)
+    write_under_an_edited_schema(instance, client)
     assert daemon.stop() == 0
     check_ids(ids, daemon, audit)
+    check_warnings(daemon)
 
 
 def check_metrics(instance: Instance, daemon: Daemon, client: Client, port: int) -> None:
@@ -128,4 +130,27 @@ def check_ids(ids: list[str], daemon: Daemon, audit: Path) -> None:
     assert received[ids[0]]["pid"] != ended[ids[0]]["pid"]
     assert received[ids[0]]["session_id"] == ended[ids[0]]["session_id"]
     audited = [json.loads(line) for line in audit.read_text().splitlines()]
-    assert [line["request_id"] for line in audited if line["msg"] == "write"] == ids[:1]
+    assert [line["request_id"] for line in audited if line["msg"] == "write"][:1] == ids[:1]
+
+
+def write_under_an_edited_schema(instance: Instance, client: Client) -> None:
+    """A write with a warning, by a field that somebody has just added."""
+    schema = instance.project / "_schema/note.v1.yaml"
+    schema.write_text(schema.read_text() + "  parent: {type: ref, target: note}\n")
+    fields = {"title": "Child", "parent": "nte-Timbuktu"}
+    written = client.call("maad_create", docType="note", fields=fields)
+    assert [one["code"] for one in written["_meta"]["warnings"]] == ["REF_TARGET_MISSING"]
+
+
+def check_warnings(daemon: Daemon) -> None:
+    told = {line["msg"]: line for line in map(json.loads, daemon.log.splitlines())}
+    stale = told["schema_cache_stale"]
+    assert (stale["level"], stale["project"]) == (40, "main")
+    assert stale["changed_files"] == ["_schema/note.v1.yaml"]
+    assert stale["trigger_op"] in ("write", "watch")
+    warned = told["validation_warning"]
+    assert (warned["level"], warned["tool"], warned["field"]) == (40, "maad_create", "parent")
+    assert (warned["code"], warned["doc_id"]) == ("REF_TARGET_MISSING", "nte-child")
+    assert warned["doc_type"] == "note"
+    # The text of the warning quotes a value, and no log does.
+    assert "Timbuktu" not in daemon.log
