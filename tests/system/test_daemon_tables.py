@@ -84,9 +84,8 @@ def stateless(port: int, token: str, tool: str, pin: str = "", **arguments: Any)
     return envelope
 
 
-def check_stateless(port: int, instance: Instance, narrow: str) -> None:
-    """Section 9.8."""
-    single = issue(instance, "reader", "main")
+def check_stateless(port: int, root: str, narrow: str, single: str, local: str) -> None:
+    """Section 9.8. `single` reads one project, `local` administers one."""
     assert stateless(port, single, "maad_get", docId="nte-0")["data"]["docId"] == "nte-0"
     for token, project, expected in (
         (narrow, {}, "PROJECT_REQUIRED"),
@@ -111,8 +110,8 @@ def check_stateless(port: int, instance: Instance, narrow: str) -> None:
         assert code(refused) == "SESSION_STATELESS"
         assert "project" in refused["errors"][0]["message"]
     # Section 17: an administrator of one project sees nothing of the others.
-    partial = stateless(port, issue(instance, "admin", "main"), "maad_health")["data"]
-    whole = stateless(port, instance.token, "maad_health", project="main")["data"]
+    partial = stateless(port, local, "maad_health")["data"]
+    whole = stateless(port, root, "maad_health", project="main")["data"]
     for seen, everything in ((partial, False), (whole, True)):
         workers = {one["project"] for one in seen["runtime"]["workers"]}
         assert workers == ({"main", "second", "third"} if everything else {"main"})
@@ -135,6 +134,7 @@ def test_binding_roles_and_what_the_logs_say_of_it(tmp_path: Path, start: Any) -
             make_project(tmp_path / name, records=1)
             file.write(f"  - name: {name}\n    path: ./{name}\n    role: {role}\n")
     narrow = issue(instance, "writer", "main:reader,second")
+    others = issue(instance, "reader", "main"), issue(instance, "admin", "main")
     daemon = start(instance)
 
     client = daemon.client(narrow)
@@ -196,7 +196,7 @@ def test_binding_roles_and_what_the_logs_say_of_it(tmp_path: Path, start: Any) -
     assert (state["activeProject"], state["binding_source"]) == ("second", "gateway_pin")
     assert state["effectiveRoles"] == {"second": "writer"}
 
-    check_stateless(daemon.wait_until_listening(), instance, narrow)
+    check_stateless(daemon.wait_until_listening(), instance.token, narrow, *others)
     # Refusals, each with its line.
     assert send(single, "GET", Origin="http://evil.example") == 403
     assert send(single, "GET", Authorization="Bearer nonsense") == 401
