@@ -24,6 +24,13 @@ def instance(tmp_path: Path) -> Instance:
     return made
 
 
+@pytest.fixture
+def unindexed(tmp_path: Path) -> Instance:
+    """The same without its index; a daemon makes it with MAAD_BOOT_REINDEX=1, which is cheaper
+    than a command."""
+    return Instance(tmp_path)
+
+
 StartDaemon = Callable[..., Daemon]
 
 

@@ -12,7 +12,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from daemon_bench import BIN, Client, Daemon, Instance, eventually, make_project, run
+from daemon_bench import Client, Daemon, Instance, eventually, make_project
+
+from maadd.auth.issue import TokenSpec, parse_grants
+from maadd.auth.registry import TokenRegistry
+from maadd.protocol.roles import Role
 
 
 def code(envelope: dict[str, Any]) -> str:
@@ -25,9 +29,14 @@ def details(envelope: dict[str, Any]) -> Any:
     return envelope["errors"][0]["details"]
 
 
-def issue(instance: Instance, role: str, projects: str) -> str:
-    flags = f"--role={role}", f"--projects={projects}"
-    return run(BIN / "maad", "auth", "issue-token", f"--instance={instance.path}", *flags).strip()
+def registry(instance: Instance) -> TokenRegistry:
+    return TokenRegistry.load(str(instance.path.parent / "_auth/tokens.yaml"))
+
+
+def issue(instance: Instance, role: Role, projects: str) -> str:
+    """A token for projects as in `main:reader,second`."""
+    grants = parse_grants(projects)
+    return registry(instance).issue(TokenSpec(role=role, projects=grants)).plaintext
 
 
 def log_lines(daemon: Daemon) -> list[dict[str, Any]]:
@@ -128,14 +137,13 @@ def check_stateless(port: int, root: str, narrow: str, single: str, local: str) 
 def test_binding_roles_and_what_the_logs_say_of_it(tmp_path: Path, start: Any) -> None:
     """Sections 4.2, 4.3, 4.4, 5.1 and 16."""
     instance = Instance(tmp_path, records=2)
-    run(BIN / "maad", "reindex", f"--project={instance.project}")
     with instance.path.open("a") as file:
         for name, role in (("second", "writer"), ("third", "reader")):
             make_project(tmp_path / name, records=1)
             file.write(f"  - name: {name}\n    path: ./{name}\n    role: {role}\n")
-    narrow = issue(instance, "writer", "main:reader,second")
-    others = issue(instance, "reader", "main"), issue(instance, "admin", "main")
-    daemon = start(instance)
+    narrow = issue(instance, Role.WRITER, "main:reader,second")
+    others = issue(instance, Role.READER, "main"), issue(instance, Role.ADMIN, "main")
+    daemon = start(instance, MAAD_BOOT_REINDEX="1")
 
     client = daemon.client(narrow)
     shown = client.ok("maad_projects")
@@ -205,7 +213,7 @@ def test_binding_roles_and_what_the_logs_say_of_it(tmp_path: Path, start: Any) -
     # Ends of sessions, each with its reason.
     assert send(single, "DELETE") == 200
     record = client.ok("maad_current_session")["token"]["tokenId"]
-    run(BIN / "maad", "auth", "revoke-token", f"--instance={instance.path}", f"--id={record}")
+    registry(instance).revoke(record)
     daemon.process.send_signal(signal.SIGHUP)
     assert eventually(lambda: '"reason":"auth"' in daemon.log)
     assert daemon.stop() == 0
@@ -238,11 +246,12 @@ def test_binding_roles_and_what_the_logs_say_of_it(tmp_path: Path, start: Any) -
     assert sorted(closed) == ["auth", "shutdown", "transport"]
 
 
-def test_limits_of_a_session(instance: Instance, start: Any) -> None:
+def test_limits_of_a_session(unindexed: Instance, start: Any) -> None:
     """Sections 12.1, 12.2 and 12.6."""
     daemon = start(
-        instance,
+        unindexed,
         "--tools=maad_use_project,maad_create,maad_bulk_create,maad_get,maad_health",
+        MAAD_BOOT_REINDEX="1",
         MAAD_RL_DISABLE="0",
         MAAD_RL_WRITES_PER_SEC="2",
         MAAD_RL_WRITES_PER_MIN="2",
@@ -250,7 +259,7 @@ def test_limits_of_a_session(instance: Instance, start: Any) -> None:
         MAAD_RL_PAYLOAD_BYTES="3000",
         MAAD_BULK_MAX_ITEMS="3",
     )
-    client, other = daemon.client(instance.token), daemon.client(instance.token)
+    client, other = daemon.client(unindexed.token), daemon.client(unindexed.token)
     client.ok("maad_use_project", name="main")
     other.ok("maad_use_project", name="main")
 
@@ -287,7 +296,7 @@ def test_limits_of_a_session(instance: Instance, start: Any) -> None:
 
     pid = client.ok("maad_health")["worker"]["pid"]
     os.kill(pid, signal.SIGSTOP)
-    held = Client(daemon.wait_until_listening(), instance.token)
+    held = Client(daemon.wait_until_listening(), unindexed.token)
     held._headers["Mcp-Session-Id"] = client._headers["Mcp-Session-Id"]
     waiting = threading.Thread(target=held.call, args=("maad_get",), kwargs={"docId": "nte-1"})
     waiting.start()
@@ -334,12 +343,14 @@ def scrape(metrics: Path) -> bytes:
 
 
 def test_a_drain_refuses_new_work_and_a_second_signal_ends_it(
-    instance: Instance, start: Any, tmp_path: Path
+    unindexed: Instance, start: Any, tmp_path: Path
 ) -> None:
     """Section 15, and SIGUSR1 of 16."""
     audit, metrics = tmp_path / "audit.log", tmp_path / "m.sock"
-    daemon = start(instance, MAAD_AUDIT_PATH=str(audit), MAADD_METRICS=str(metrics))
-    client, other = daemon.client(instance.token), daemon.client(instance.token)
+    daemon = start(
+        unindexed, MAAD_BOOT_REINDEX="1", MAAD_AUDIT_PATH=str(audit), MAADD_METRICS=str(metrics)
+    )
+    client, other = daemon.client(unindexed.token), daemon.client(unindexed.token)
     for one in (client, other):
         one.ok("maad_use_project", name="main")
     audit.rename(tmp_path / "audit.log.1")
@@ -366,11 +377,15 @@ def test_a_drain_refuses_new_work_and_a_second_signal_ends_it(
     assert events == ["session_close"] * 2
 
 
-def test_stuck_work_ends_the_drain_with_one(instance: Instance, start: Any, tmp_path: Path) -> None:
+def test_stuck_work_ends_the_drain_with_one(
+    unindexed: Instance, start: Any, tmp_path: Path
+) -> None:
     """Section 15."""
     metrics = tmp_path / "m.sock"
-    daemon = start(instance, MAAD_SHUTDOWN_TIMEOUT_MS="100", MAADD_METRICS=str(metrics))
-    client = daemon.client(instance.token)
+    daemon = start(
+        unindexed, MAAD_BOOT_REINDEX="1", MAAD_SHUTDOWN_TIMEOUT_MS="100", MAADD_METRICS=str(metrics)
+    )
+    client = daemon.client(unindexed.token)
     client.ok("maad_use_project", name="main")
     stuck = StuckCall(client, metrics)
     daemon.process.send_signal(signal.SIGTERM)

@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from daemon_bench import BIN, Client, Instance, eventually, make_project, run
+from daemon_bench import Client, Instance, eventually, make_project
 
 
 def worker_pid(client: Client, project: str) -> int | None:
@@ -27,13 +27,11 @@ def test_a_third_project_answers_while_one_hangs_and_one_keeps_crashing(
     tmp_path: Path, start: Any
 ) -> None:
     instance = Instance(tmp_path)
-    run(BIN / "maad", "reindex", f"--project={instance.project}")
     with instance.path.open("a") as file:
         for name in ("stuck", "crashing"):
             make_project(tmp_path / name, records=1)
-            run(BIN / "maad", "reindex", f"--project={tmp_path / name}")
             file.write(f"  - name: {name}\n    path: ./{name}\n    role: admin\n")
-    daemon = start(instance)
+    daemon = start(instance, MAAD_BOOT_REINDEX="1")
 
     def client_of_all() -> Client:
         client = daemon.client(instance.token)

@@ -42,22 +42,23 @@ def scrape(port: int) -> Metrics:
 
 
 def test_an_operator_sees_figures_and_follows_one_call(
-    instance: Instance, start: Any, tmp_path: Path
+    unindexed: Instance, start: Any, tmp_path: Path
 ) -> None:
     port, audit = free_port(), tmp_path / "audit.log"
-    with instance.path.open("a") as file:
+    with unindexed.path.open("a") as file:
         file.write("  - name: idle\n    path: ./idle\n    role: reader\n")
     daemon = start(
-        instance,
+        unindexed,
+        MAAD_BOOT_REINDEX="1",
         MAADD_METRICS=str(port),
         MAAD_EMIT_REQUEST_ID="true",
         MAAD_LOG_LEVEL="debug",
         MAAD_AUDIT_PATH=str(audit),
     )
-    client = daemon.client(instance.token)
-    check_metrics(instance, daemon, client, port)
+    client = daemon.client(unindexed.token)
+    check_metrics(unindexed, daemon, client, port)
     ids = make_three_calls(client)
-    write_under_an_edited_schema(instance, client)
+    write_under_an_edited_schema(unindexed, client)
     assert daemon.stop() == 0
     check_ids(ids, daemon, audit)
     check_warnings(daemon)

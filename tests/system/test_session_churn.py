@@ -17,17 +17,18 @@ def descriptors(daemon: Daemon) -> int:
 
 
 def test_sessions_that_nobody_closes_are_evicted_and_leave_nothing(
-    instance: Instance, start: Any
+    unindexed: Instance, start: Any
 ) -> None:
     daemon = start(
-        instance,
+        unindexed,
+        MAAD_BOOT_REINDEX="1",
         MAAD_SESSION_MAX=str(CAP),
         MAAD_SESSION_MAX_PER_TOKEN=str(CAP),
     )
     port = daemon.wait_until_listening()
 
     def live(number: int) -> Client:
-        client = Client(port, instance.token)
+        client = Client(port, unindexed.token)
         client.initialize()
         client.ok("maad_use_project", name="main")
         assert client.ok("maad_get", docId=f"nte-{number % 20}")

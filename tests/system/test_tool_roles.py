@@ -44,12 +44,12 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 def test_every_tool_is_gated_by_its_role_and_by_nothing_less(
-    instance: Instance, start: Any
+    unindexed: Instance, start: Any
 ) -> None:
-    daemon = start(instance, "--dry-run")
+    daemon = start(unindexed, "--dry-run", MAAD_BOOT_REINDEX="1")
     clients = {}
     for role in Role:
-        client = clients[role] = daemon.client(instance.token)
+        client = clients[role] = daemon.client(unindexed.token)
         client.ok("maad_use_project", name="main", **{"as": role.text})
     listed = {
         tool["name"] for tool in clients[Role.READER].request("tools/list", {})["result"]["tools"]
