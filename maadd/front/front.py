@@ -17,23 +17,29 @@ from maadd.auth.record import TokenRecord
 from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
+from maadd.front.control import ControlServer
 from maadd.front.hard_deadline import end_within
 from maadd.front.health import FrontHealth, SessionCounts
-from maadd.front.memory_pressure import PressureGauge, PressureLimits, watch_memory
+from maadd.front.memory_pressure import (
+    PressureGauge,
+    PressureLimits,
+    free_memory,
+    watch_memory,
+)
 from maadd.front.metrics import Observed, serving_metrics
 from maadd.front.reload import Reloader
-from maadd.front.session_trail import SessionTrail
+from maadd.front.session_hooks import make_sessions
 from maadd.front.state import RunningFront
 from maadd.front.token_follower import TokenFollower
 from maadd.ops.activation import take_inherited
 from maadd.ops.audit import AuditLog
 from maadd.ops.logs import capture_library_logs, log_channel_ready, open_ops_log
-from maadd.ops.memory import MIB, CgroupMemory, cgroup_levels, cgroup_memory
+from maadd.ops.memory import CgroupMemory, cgroup_levels, cgroup_memory
 from maadd.ops.meter import Meter
 from maadd.ops.notify import ServiceNotifier
 from maadd.pipeline.front_tools import EnginelessHandler
-from maadd.pipeline.heavy import FreeMemory, HeavyGuard, heavy_limits
-from maadd.pipeline.limits import Limiter, LimitSettings
+from maadd.pipeline.heavy import HeavyGuard, heavy_limits
+from maadd.pipeline.limits import Limiter, limit_settings
 from maadd.pipeline.pipeline import Pipeline
 from maadd.pool.policy import PoolPolicy
 from maadd.pool.pool import WorkerPool
@@ -43,7 +49,7 @@ from maadd.protocol.messages import Event
 from maadd.protocol.tools import check_table, registered_tools
 from maadd.sessions.notifier import ChangeNotifier
 from maadd.sessions.sweeper import sweep_sessions
-from maadd.sessions.table import SessionLimits, SessionTable
+from maadd.sessions.table import SessionTable
 from maadd.tools import sessions as session_tools
 from maadd.tools import subscriptions as subscription_tools
 from maadd.tools.face import create_server
@@ -87,6 +93,7 @@ class Front:
         self._changes: ChangeNotifier | None = None
         self._follower: TokenFollower | None = None
         self._reloader: Reloader | None = None
+        self._control: ControlServer | None = None
         self._reloading: set[asyncio.Task[None]] = set()
         self._cgroup_levels = cgroup_levels()
         self._stdio = (-1, -1)
@@ -105,16 +112,22 @@ class Front:
         capture_library_logs(self._log)
         for warning in instance.warnings:
             self._log.warning("instance_warning", message=warning)
-        runtime = RuntimeDir.claim(instance.config_path or instance.root, os.environ)
+        runtime = RuntimeDir.claim(
+            instance.config_path or instance.root,
+            os.environ,
+            beside=settings.transport == "stdio",
+        )
         try:
             self._tokens = self._load_tokens()
             pool = self._make_pool(runtime)
             pool.serve(instance.projects)
             await pool.start()
             try:
-                return await self._serve(pool)
+                return await self._serve(pool, runtime.control_path)
             finally:
                 await pool.close(self._stop_wait_s())
+                if self._control is not None:
+                    await self._control.close()
         finally:
             runtime.release()
             self._audit.close()
@@ -147,22 +160,23 @@ class Front:
             idle_timeout_s=settings.project_idle_timeout_ms / 1000,
             sweep_interval_s=settings.project_sweep_interval_ms / 1000,
             start_timeout_s=settings.worker_start_timeout_ms / 1000,
+            attaches=settings.transport == "stdio",
         )
         return WorkerPool(
             runtime_dir=runtime.path,
             endpoint=runtime.workers_endpoint,
-            control_endpoint=None,
+            control_endpoint=runtime.control_path,
             settings=settings.worker(),
             policy=policy,
             on_event=self._take_event,
             log=self._log,
         )
 
-    async def _serve(self, pool: WorkerPool) -> int:
+    async def _serve(self, pool: WorkerPool, control_path: str) -> int:
         settings, state = self._settings, self._state
         counts = SessionCounts()
-        limiter = Limiter(self._limit_settings(), time.monotonic)
-        sessions = self._make_sessions(counts, limiter)
+        limiter = Limiter(limit_settings(settings), time.monotonic)
+        sessions = make_sessions(settings, counts, limiter, self._audit, self._meter, self._log)
         self._changes = ChangeNotifier(state, sessions, self._live_token)
         self._follower = self._make_follower(sessions)
         reloader = self._reloader = Reloader(
@@ -202,7 +216,7 @@ class Front:
             sessions=sessions,
             limiter=limiter,
             heavy=heavy,
-            measure_memory=lambda project: self._free_memory(pool, project),
+            measure_memory=lambda project: free_memory(pool, project, self._read_cgroup()),
             pool=pool,
             engineless=_SESSION_TOOLS | self._instance_tools(sessions, reloader),
             merge_health=health.merge,
@@ -220,6 +234,16 @@ class Front:
             lambda: pipeline.in_flight,
         )
         self._install_signals()
+        self._control = ControlServer(
+            control_path,
+            state=state,
+            pool=pool,
+            reloader=reloader,
+            transport=settings.transport,
+            log=self._log,
+            audit=self._write_audit,
+        )
+        await self._control.start()
         if state.instance.source != "file":
             (project,) = state.instance.projects.values()
             await self._open_eagerly(pool, project)
@@ -340,34 +364,17 @@ class Front:
         await http.close(at_once=code != 0)
         return code
 
-    def _make_sessions(self, counts: SessionCounts, limiter: Limiter) -> SessionTable:
-        settings = self._settings
-        limits = SessionLimits(
-            settings.session_max, settings.session_max_per_token, settings.session_idle_ms / 1000
-        )
-
-        trail = SessionTrail(counts, limiter, self._audit, self._meter)
-        return SessionTable(limits, self._log, on_open=(trail.opened,), on_close=(trail.closed,))
-
     def _take_event(self, project: str, event: Event) -> None:
         if self._changes is not None:
             self._changes.take(project, event)
+        if self._control is not None:
+            self._control.take_event(project, event)
 
     def _live_token(self, token: TokenRecord) -> TokenRecord | None:
         registry = self._tokens
         if registry is None or registry.death_of(token) is not None:
             return None
         return registry.find(token.id)
-
-    def _limit_settings(self) -> LimitSettings:
-        settings = self._settings
-        return LimitSettings(
-            settings.rl_writes_per_sec,
-            settings.rl_writes_per_min,
-            settings.rl_concurrent,
-            settings.rl_payload_bytes,
-            settings.rl_disable,
-        )
 
     async def _keep_sessions(self, sessions: SessionTable) -> None:
         registry = self._tokens
@@ -404,17 +411,6 @@ class Front:
 
     def _read_cgroup(self) -> CgroupMemory | None:
         return cgroup_memory(self._cgroup_levels)
-
-    def _free_memory(self, pool: WorkerPool, project: ProjectConfig) -> FreeMemory:
-        """What the project's worker has left of its own limit, and all together of theirs."""
-        cgroup = self._read_cgroup()
-        around = None if cgroup is None or cgroup.limit is None else cgroup.limit / MIB
-        limits = [limit for limit in (around, pool.memory_limit_mb) if limit is not None]
-        used = pool.snapshot(project).rss_mb
-        return FreeMemory(
-            heap_mb=min(limits) - used if limits and used is not None else None,
-            cgroup_mb=None if cgroup is None or around is None else around - cgroup.current / MIB,
-        )
 
     async def _feed_watchdog(self) -> None:
         interval = self._notifier.watchdog_s
@@ -465,6 +461,8 @@ class Front:
         self._notifier.extend(limit_s + _HARD_LIMIT_S)
         self._hard_deadline = end_within(limit_s + _HARD_LIMIT_S, self._log)
         self._log.info("shutdown_start")
+        if self._control is not None:
+            self._control.leave()
         forced = asyncio.create_task(self._wait_for_stop())
         try:
             while pool.in_flight() or pipeline.in_flight:

@@ -9,7 +9,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from structlog.typing import FilteringBoundLogger
 
 from maadd.pool.calls import run_call
+from maadd.pool.held_calls import QUEUE_RETRY_MS, OnProgress
 from maadd.pool.policy import PoolPolicy
+from maadd.pool.relay import Relay
+from maadd.pool.remote_worker import RemoteWorker
 from maadd.pool.router import Router
 from maadd.pool.snapshot import (
     IdleWorker,
@@ -20,7 +23,8 @@ from maadd.pool.snapshot import (
 )
 from maadd.pool.spawn import SERVE, Spawner, WorkerProgram
 from maadd.pool.supervisor import Project, State, Supervisor
-from maadd.pool.worker_handle import QUEUE_RETRY_MS, OnProgress, WorkerHandle
+from maadd.pool.worker_handle import WorkerHandle
+from maadd.protocol.control import FromOwner
 from maadd.protocol.errors import MaadError, WireError, error_from_wire
 from maadd.protocol.messages import Call, Event, Reply, ToFront, WorkerConfig, WorkerSettings
 
@@ -51,7 +55,8 @@ class WorkerPool:
         program: WorkerProgram = SERVE,
     ) -> None:
         self._endpoint = endpoint
-        self._control_endpoint = control_endpoint
+        self.control_endpoint = control_endpoint
+        """The socket that other processes reach this front's workers through."""
         self._settings = settings
         self._policy = policy
         self._on_event = on_event
@@ -154,6 +159,11 @@ class WorkerPool:
             on_progress=on_progress,
         )
 
+    def relay(self, project: Project, send: Callable[[FromOwner], None]) -> Relay:
+        """The way of another front's, or a command's, calls to the project's worker; `send`
+        takes what is to be told in return."""
+        return Relay(lambda: self._supervisor(project), send)
+
     async def stop_project(self, name: str) -> None:
         """Drain and end a project's worker; the next call starts it again."""
         supervisor = self._supervisors.get(name)
@@ -202,7 +212,10 @@ class WorkerPool:
 
     def in_flight(self) -> int:
         """Calls that workers hold, those included whose callers have given up."""
-        return sum(len(worker.calls) for worker in self._workers.values())
+        borrowed = [s.worker for s in self._supervisors.values()]
+        return sum(len(worker.calls) for worker in self._workers.values()) + sum(
+            len(worker.calls) for worker in borrowed if isinstance(worker, RemoteWorker)
+        )
 
     def queue_depth(self) -> int:
         """Calls that wait or run in the workers, by their last heartbeats."""
@@ -242,7 +255,7 @@ class WorkerPool:
             root=project.path,
             generation=self._generation,
             endpoint=self._endpoint,
-            control_endpoint=self._control_endpoint,
+            control_endpoint=self.control_endpoint,
             history=project.history,
             settings=self._settings,
         )

@@ -148,6 +148,8 @@ class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
     """The front's refusal of a write with an idempotency key, unless it is a replay (04 §6)."""
     wants_progress: bool = False
     """Whether anybody hears of its CallProgress."""
+    unguarded: bool = False
+    """The guard against an empty index, which is for clients, does not stop the local operator."""
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -198,6 +200,10 @@ class CallProgress(msgspec.Struct, frozen=True, tag="progress", omit_defaults=Tr
     done: float
     total: float | None = None
     text: str | None = None
+
+
+RESYNC = "resync"
+"""Action of an event that stands for others: changes of the project may have been missed."""
 
 
 class Event(msgspec.Struct, frozen=True, tag="event"):

@@ -33,6 +33,7 @@ from maadd.protocol.messages import (
     decode_to_worker,
     encode,
 )
+from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.outcome import Backlog
 from maadd_worker.process.main import run
 from maadd_worker.process.served import Deliver, Gate, Progress
@@ -92,6 +93,8 @@ class SmallEngine:
             case ["refuse-twice"]:
                 first = MaadError("REGISTRY_INVALID", "first")
                 raise MaadErrors([first, MaadError("SCHEMA_INVALID", "second")])
+            case ["locked"]:
+                OwnerLock.acquire(config.root, None)
             case ["break"]:
                 raise RuntimeError("a secret text")
             case ["die"]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from maadd.pool.runtime_dir import RuntimeDir, control_socket, runtime_path
+from maadd.config.runtime_path import runtime_path
+from maadd.pool.runtime_dir import RuntimeDir
 from maadd.protocol.errors import MaadError
 
 
@@ -49,7 +50,7 @@ def test_a_claim_makes_private_directories_and_a_lock_with_the_pid(short_dir: st
             assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
         assert Path(runtime.path, "lock").read_text() == f"{os.getpid()}\n"
         assert runtime.workers_endpoint == f"ipc://{runtime.path}/workers.sock"
-        assert runtime.control_path == control_socket(runtime.path)
+        assert runtime.control_path == f"{runtime.path}/control.sock"
     finally:
         runtime.release()
 

@@ -225,7 +225,7 @@ class Engine:
         """Answer a read; domain failures are answers too."""
 
         def answer() -> Outcome:
-            self._refuse_empty(call.tool)
+            self._refuse_empty(call)
             args = check_arguments(TOOLS[call.tool], call.args)
             with reader.snapshot(), reader.deadline(call.deadline_ms / 1000):
                 outcome = read(self._read_context(reader), call.tool, args)
@@ -255,8 +255,10 @@ class Engine:
             plans = self._type_plans = TypePlans(self._model.model)
         return plans
 
-    def _refuse_empty(self, tool: str) -> None:
-        if self.index_empty is not None and tool not in ("maad_reindex", "maad_health"):
+    def _refuse_empty(self, call: Call) -> None:
+        if call.unguarded or call.tool in ("maad_reindex", "maad_health"):
+            return
+        if self.index_empty is not None:
             raise MaadError(
                 "INDEX_EMPTY",
                 f"the index is empty over {self.index_empty} Markdown files; run maad_reindex, "
@@ -297,7 +299,7 @@ class Engine:
 
     def _refusal(self, call: Call) -> MaadError | None:
         try:
-            self._refuse_empty(call.tool)
+            self._refuse_empty(call)
             if call.tool == "maad_instructions":
                 check_refresh(Role(call.role), self._config.project, read_only=self.read_only)
         except MaadError as failure:
