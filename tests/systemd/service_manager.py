@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from daemon_bench import BIN, ENVIRONMENT
+from units import FOLDER, INSTALLED, values
 
 _STARTER = Path(__file__).parent / "start_like_systemd.py"
 
@@ -71,6 +73,20 @@ class ServiceManager:
 
     def await_ping(self) -> None:
         assert self._notices.recv(4096) == b"WATCHDOG=1"
+
+    def reload(self) -> subprocess.CompletedProcess[str]:
+        """Run the unit's `ExecReload=` as the service's user would."""
+        (command,) = values(FOLDER / "maadd.service", "ExecReload")
+        words = command.replace(INSTALLED, f"{BIN}/").replace(
+            "${MAAD_INSTANCE}", str(self._instance)
+        )
+        return subprocess.run(
+            shlex.split(words),
+            env={**ENVIRONMENT, "MAADD_RUNTIME_DIR": str(self._instance.parent / "run")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)

@@ -61,6 +61,7 @@ def test_a_life_under_a_service_manager(tmp_path: Path, manager: ServiceManager)
         told = manager.next_notice()
         assert (told["READY"], told["STATUS"][-26:]) == ("1", "reloads: 1 done, 0 refused")
 
+        good = instance.path.read_text()
         instance.path.write_text("name: [")
         manager.signal(signal.SIGHUP)
         assert manager.next_notice()["RELOADING"] == "1"
@@ -68,6 +69,18 @@ def test_a_life_under_a_service_manager(tmp_path: Path, manager: ServiceManager)
         told = manager.next_notice()
         assert (told["READY"], told["STATUS"][-26:]) == ("1", "reloads: 1 done, 1 refused")
         assert client.ok("maad_current_session")["activeProject"] == "main"
+
+        refused = manager.reload()
+        assert refused.returncode == 1
+        assert "INSTANCE_RELOAD_FAILED" in refused.stderr
+        for _ in range(3):
+            told = manager.next_notice()
+        assert told["READY"] == "1"
+        instance.path.write_text(good)
+        assert manager.reload().returncode == 0
+        for _ in range(3):
+            told = manager.next_notice()
+        assert told["STATUS"].endswith("2 done, 2 refused")
 
         # An open stream does not keep it from ending.
         stream = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
