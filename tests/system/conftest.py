@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "transport"))
+# Behind our own: helpers there have names of their own, test modules do not.
+sys.path.append(str(Path(__file__).parents[1] / "transport"))
 
 from daemon_bench import BIN, TRANSCRIPTS, Daemon, Instance, eventually, is_alive, run
 

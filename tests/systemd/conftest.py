@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[1] / "system"))
+sys.path.append(str(Path(__file__).parents[1] / "system"))
 
 NEEDS = {
     "test_unit_verification.py": shutil.which("systemd-analyze"),

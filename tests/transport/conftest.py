@@ -40,7 +40,7 @@ from maadd.transport.http_server import HttpServer
 from maadd.transport.peer import McpFace
 from maadd.transport.stdio import StdioServer
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parent))
 
 JSON_AND_EVENTS = "application/json, text/event-stream"
 
