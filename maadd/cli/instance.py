@@ -15,9 +15,9 @@ from maadd.cli.output import (
     fail,
     json_option,
     print_json,
-    print_table,
     wants_json,
 )
+from maadd.cli.tables import print_table
 from maadd.cli.targets import command_settings, target_options
 from maadd.protocol.errors import MaadError, MaadErrors
 

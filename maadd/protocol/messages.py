@@ -220,15 +220,16 @@ class Event(msgspec.Struct, frozen=True, tag="event"):
 class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     """Worker to front, once a second, also while starting.
 
-    `progress` is any text that changes when start-up advances. `pending_history` counts writes
-    that are on disk and not yet in Git, `pending_changes` changed files that the index does not
-    show yet.
+    `progress` is any text that changes when start-up advances; `doc_types` are the registered
+    types, None before they are known. `pending_history` counts writes that are on disk and not yet
+    in Git, `pending_changes` changed files that the index does not show yet.
     """
 
     rss_bytes: int
     queue_depth: int
     state: str
     progress: str = ""
+    doc_types: list[str] | None = None
     pending_history: int = 0
     pending_changes: int = 0
 

@@ -35,6 +35,7 @@ class HeldEngine:
     documents = 1
     index_empty: int | None = None
     backlog = Backlog()
+    doc_types = ("note",)
 
     def __init__(self, config: WorkerConfig) -> None:
         self.recovery_actions: list[str] = []

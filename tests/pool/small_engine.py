@@ -78,6 +78,7 @@ class SmallEngine:
         self.recovery_actions: list[str] = []
         self.index_empty: int | None = None
         self.backlog = Backlog(history_writes=3, changed_files=2)
+        self.doc_types = ["note"]
         self._events: list[Event] = []
         self._wake: Callable[[], None] = lambda: None
         self._calls_seen: dict[str, int] = {}

@@ -211,6 +211,11 @@ class Engine:
         """For the heartbeat."""
         return Backlog(self._history.pending_writes, self._watching.findings.pending)
 
+    @property
+    def doc_types(self) -> list[str]:
+        """The registered types."""
+        return list(self._model.model.registry.types)
+
     # -- reads ---------------------------------------------------------------------------
 
     def open_reader(self) -> IndexReader:
@@ -261,11 +266,12 @@ class Engine:
         if self.index_empty is not None:
             raise MaadError(
                 "INDEX_EMPTY",
-                f"the index is empty over {self.index_empty} Markdown files; run maad_reindex, "
-                "or `maad reindex` in the project folder"
-                if not self.read_only
-                else f"the index is empty over {self.index_empty} Markdown files and this "
-                "read-only project cannot rebuild it",
+                f"the index of {self.index_empty} Markdown files is empty or was never finished; "
+                + (
+                    "this read-only project cannot rebuild it"
+                    if self.read_only
+                    else "run maad_reindex, or `maad reindex` in the project folder"
+                ),
                 {"onDiskMarkdownFiles": self.index_empty},
             )
 

@@ -223,6 +223,7 @@ class WorkerLoop:
         self._engine = engine
         self._state = _State.READY
         self._send(Ready(engine.documents, list(engine.recovery_actions), engine.index_empty))
+        self._send(self._heartbeat())
 
     def _drained(self) -> bool:
         return self._reads is not None and self._reads.depth() == 0 and self._writes.depth() == 0
@@ -262,14 +263,16 @@ class WorkerLoop:
             self._send(self._heartbeat())
 
     def _heartbeat(self) -> Heartbeat:
-        behind = Backlog() if self._engine is None else self._engine.backlog
+        engine = self._engine
+        behind = Backlog() if engine is None else engine.backlog
         return Heartbeat(
             resident_bytes(),
             self._queue_depth(),
             self._state.value,
             self._writer.progress,
-            behind.history_writes,
-            behind.changed_files,
+            doc_types=None if engine is None else engine.doc_types,
+            pending_history=behind.history_writes,
+            pending_changes=behind.changed_files,
         )
 
     def _queue_depth(self) -> int:
