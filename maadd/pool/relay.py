@@ -79,7 +79,8 @@ class Relay:
         try:
             worker = await self._supervisor().ready(_START_S)
         except (MaadError, MaadErrors) as failure:
-            self._send(Failed([error.wire() for error in errors_of(failure)]))
+            if not _is_ending(failure):
+                self._send(Failed([error.wire() for error in errors_of(failure)]))
             return
         if worker.pid is not None:
             self._send(Hello(worker.pid))
@@ -89,7 +90,10 @@ class Relay:
         try:
             self._send(await self._perform(call))
         except (MaadError, MaadErrors) as failure:
-            self._send(refusal_of(call, failure))
+            if _is_ending(failure):
+                self._send(Cancelled(call.request_id, withdrawn=True))
+            else:
+                self._send(refusal_of(call, failure))
         finally:
             self._held.pop(call.request_id, None)
             self._waiting.pop(call.request_id, None)
@@ -133,6 +137,11 @@ class Relay:
             worker.cancel(pending)
             raise
         return outcome
+
+
+def _is_ending(failure: MaadError | MaadErrors) -> bool:
+    """Whether this front is about to end, so that the next owner is the one to ask."""
+    return errors_of(failure)[0].code == "SHUTTING_DOWN"
 
 
 def refusal_of(call: Call, failure: MaadError | MaadErrors) -> Reply:

@@ -91,21 +91,20 @@ class RemoteWorker:
     ) -> RemoteWorker | None:
         """Ask the front behind `endpoint` for its worker of the directory `root`; None when it
         cannot be reached, is about to end, or does not serve that directory."""
-        writer = None
-        try:
-            async with asyncio.timeout(HANDSHAKE_S):
-                reader, writer = await asyncio.open_unix_connection(endpoint)
-                writer.write(encode(Attach(root, follow=True)))
-                body = await read_message(reader)
-                answer = None if body is None else decode_answer(body)
-        except (OSError, TimeoutError, msgspec.MsgspecError) as error:
-            log.debug("owner_unreachable", reason=str(error) or type(error).__name__)
-            answer = None
-        if writer is None:
-            return None
-        if not isinstance(answer, Attached):
-            writer.close()
-            return None
+        with contextlib.ExitStack() as undo:
+            try:
+                async with asyncio.timeout(HANDSHAKE_S):
+                    reader, writer = await asyncio.open_unix_connection(endpoint)
+                    undo.callback(writer.close)
+                    writer.write(encode(Attach(root, follow=True)))
+                    body = await read_message(reader)
+                    answer = None if body is None else decode_answer(body)
+            except (OSError, TimeoutError, msgspec.MsgspecError) as error:
+                log.debug("owner_unreachable", reason=str(error) or type(error).__name__)
+                return None
+            if not isinstance(answer, Attached):
+                return None
+            undo.pop_all()
         log.info("project_attached", owner_pid=answer.pid, owner_version=answer.version)
         return cls(answer, (reader, writer), project, policy, listener, log)
 

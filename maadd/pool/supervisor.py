@@ -22,7 +22,7 @@ from maadd.pool.spawn import Spawner
 from maadd.pool.worker_handle import Stage, Staged, WorkerHandle
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, error_from_wire
 from maadd.protocol.messages import RESYNC, Event, HistorySettings
-from maadd.protocol.ownership import last_owner
+from maadd.protocol.ownership import last_owner, read_owner
 
 _START_RETRY_MS = 1_000
 _CONTENDED_S = 0.1
@@ -368,18 +368,26 @@ class Supervisor:
         return True
 
     async def _refused(self, errors: list[WireError]) -> bool:
-        """The project could not be opened. True: another process was quicker and will be found."""
+        """The project could not be opened. True: the process that has it is to be found, or is a
+        command without a control socket, which is over soon."""
         until = self._locked_until or time.monotonic() + self._policy.attach_wait_s
         self._locked_until = None
         if errors[0].code == "PROJECT_LOCKED" and time.monotonic() < until:
-            # A command without a server, which has no control socket, is over soon.
             owner = await asyncio.to_thread(last_owner, self.project.path)
             if self._policy.attaches or owner.endpoint is None:
                 self._locked_until = until
-                await self._pause(_CONTENDED_S)
+                await self._until_free(until)
                 return not self._stopping
         self._fail(errors)
         return False
+
+    async def _until_free(self, deadline: float) -> None:
+        """Wait for the end of a command that owns the project."""
+        await self._pause(_CONTENDED_S)
+        while not self._policy.attaches and time.monotonic() < deadline and not self._stopping:
+            if await asyncio.to_thread(read_owner, self.project.path) is None:
+                return
+            await self._pause(_CONTENDED_S)
 
     async def _pause(self, seconds: float) -> None:
         """Wait, but not for longer than until somebody asks for the end."""

@@ -65,15 +65,16 @@ def _is_at(descriptor: int, path: str) -> bool:
 
 
 def read_owner(root: str) -> Owner | None:
-    """The process that owns the project at `root` for writing now, None when nobody does."""
+    """The process that owns the project at `root` for writing now; None when nobody does, or
+    when the lock cannot be looked at, which whoever takes it is told better."""
     try:
         descriptor = acquire_flock(
             os.path.join(root, LOCK_PATH), shared=True, create=False, wait_s=0
         )
-    except FileNotFoundError:
-        return None
     except BlockingIOError:
         return last_owner(root)
+    except OSError:
+        return None
     os.close(descriptor)
     return None
 

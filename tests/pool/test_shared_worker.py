@@ -393,3 +393,24 @@ async def test_letting_go_waits_for_what_the_owner_has(
         assert (await held).ok
         await closing
         assert pair.first.pool.snapshot(pair.project).state == "ready"
+
+
+async def test_a_daemon_waits_for_a_command_and_not_for_another_server(
+    open_bench: OpenBench,
+) -> None:
+    policy = msgspec.structs.replace(QUICK, attach_wait_s=20)
+    async with open_bench(policy) as bench:
+        project = bench.project(behaviour="locked")
+        Path(project.path, "_backend").mkdir()
+        command = OwnerLock.acquire(project.path, None)
+        reading = asyncio.create_task(bench.read(project, "echo"))
+        await until(lambda: project.lines("starts"))
+        assert not reading.done()
+        command.release()
+        assert (await reading).ok
+        await bench.pool.stop_project("one")
+        server = OwnerLock.acquire(project.path, "/nowhere/control.sock")
+        with pytest.raises(MaadError) as caught:
+            await bench.read(project, "echo")
+        assert caught.value.code == "PROJECT_LOCKED"
+        server.release()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -60,10 +61,7 @@ READS = (
     ("get", "nope"),
     ("query", "note", "--filter", "rank=2"),
     ("validate",),
-    ("reindex",),
-    ("flush",),
     ("instructions", "refresh"),
-    ("call", "maad_aggregate", '{"docType": "note", "groupBy": "title"}'),
 )
 
 
@@ -81,7 +79,7 @@ def test_an_idle_server_of_the_project_is_asked_and_starts_its_worker(served: Se
 def test_commands_print_the_same_with_and_without_a_server(served: Served, tmp_path: Path) -> None:
     served.client.ok("maad_summary")
     copy = tmp_path / "copy"
-    subprocess.run(["cp", "-r", str(served.project), str(copy)], check=True)
+    shutil.copytree(served.project, copy)
     for words in READS:
         through = served.on_project(*words)
         alone = served.maad(*words, f"--project={copy}")
@@ -232,11 +230,18 @@ class FakeOwner:
         return connection.recv(struct.unpack(">I", header)[0], socket.MSG_WAITALL)
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    made = make_project(tmp_path / "main", records=2)
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = make_project(tmp_path_factory.mktemp("indexed") / "main", records=2)
     run(BIN / "maad", "reindex", f"--project={made}")
     return made
+
+
+@pytest.fixture
+def project(indexed: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "main"
+    shutil.copytree(indexed, copy)
+    return copy
 
 
 def vanish(owner: FakeOwner, _connection: socket.socket, _message: Any) -> bool:
