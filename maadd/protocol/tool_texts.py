@@ -92,8 +92,8 @@ TOOL_TEXTS: Mapping[str, ToolText] = MappingProxyType(
         "maad_query": ToolText(
             "Query records",
             "Find records of a type by indexed fields: filter, sort, page, return fields or bodies "
-            "(depth cold). filters: field to value or {op,value} or a list of these, all ANDed; op "
-            "is eq neq gt gte lt lte in contains between. To count use maad_aggregate. "
+            "(depth cold). filters: field or ref->field to value, {op,value} or list of these, all "
+            "ANDed; op is eq neq gt gte lt lte in contains between. To count use maad_aggregate. "
             "Example: "
             '{"docType":"work_order","filters":{"cost":{"op":"gt","value":100}},"fields":["asset"]}',
         ),

