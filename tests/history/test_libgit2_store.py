@@ -1,8 +1,11 @@
 import os
+import subprocess
 import threading
 
 import pytest
 
+from maadd_worker.history.branch_move import reclaim_refs
+from maadd_worker.history.git_dir import locate
 from maadd_worker.history.libgit2_store import Libgit2Store
 from maadd_worker.history.outcome import GitFailure
 from maadd_worker.history.store import Change, Person
@@ -279,7 +282,8 @@ def test_a_locked_branch_is_reported_and_later_free(project, store, change, comm
     for _ in range(2):
         with pytest.raises(GitFailure) as failure:
             commit(store, change("a.md"))
-        assert failure.value.details == {"reason": "ref-lock"}
+        path = ".git/refs/heads/main.lock"
+        assert failure.value.details == {"reason": "ref-lock", "path": path}
         assert str(project.root) not in failure.value.message
     lock.unlink()
     [done] = commit(store, change("a.md"))
@@ -512,3 +516,61 @@ def test_a_damaged_index_is_reported_and_kept(project, store, change):
     index.unlink()
     assert store.settle(force=True) is None
     project.assert_sound()
+
+
+def test_an_index_that_a_commit_by_hand_put_back_is_mended(project, store, change, commit):
+    """`git commit -- <paths>` reads the index before it locks it."""
+    project.write("v/a.md", "1\n")
+    project.write("v/b.md", "1\n")
+    commit(store, change("v/a.md", "v/b.md"))
+    index = project.root / ".git/index"
+    before = index.read_bytes()
+    project.write("v/a.md", "2\n")
+    project.write("v/c.md")
+    (project.root / "v/b.md").unlink()
+    commit(store, change("v/a.md", "v/b.md", "v/c.md"))
+    index.write_bytes(before)
+    assert project.status() != ""
+    assert store.recheck_index() is True
+    project.assert_sound()
+
+
+def test_what_a_person_does_to_the_index_later_stays(project, store, change, commit):
+    project.write("v/a.md", "1\n")
+    commit(store, change("v/a.md"))
+    project.write("v/a.md", "2\n")
+    commit(store, change("v/a.md"))
+    project.write("v/a.md", "3\n")
+    project.git("add", "v/a.md")
+    assert store.recheck_index() is True
+    assert project.status() == "M  v/a.md\n"
+
+
+def test_a_lock_of_a_branch_that_a_dead_worker_left_is_removed_and_no_other(project):
+    git_dir = locate(str(project.root))
+    child = subprocess.Popen(["true"])
+    child.wait()
+    proof = project.root / f".git/maadd-ref.{child.pid}"
+    proof.write_text(f"{project.head()}\n")
+    ours = project.root / ".git/refs/heads/main.lock"
+    os.link(proof, ours)
+    theirs = project.root / ".git/refs/heads/other.lock"
+    theirs.write_text(ours.read_text())
+    assert reclaim_refs(git_dir) is True
+    assert not ours.exists()
+    assert not proof.exists()
+    assert theirs.exists()
+
+
+def test_a_move_writes_the_reflogs_as_git_does(project, store, change, commit):
+    project.write("a.md")
+    [done] = commit(store, change("a.md"))
+    for name in ("HEAD", "main"):
+        assert project.git("reflog", "-1", "--format=%H %gs %gn", name).startswith(
+            f"{done.sha} commit: "
+        )
+    project.git("config", "core.logAllRefUpdates", "false")
+    (project.root / ".git/logs/refs/heads/main").unlink()
+    project.write("b.md")
+    commit(store, change("b.md"))
+    assert not (project.root / ".git/logs/refs/heads/main").exists()

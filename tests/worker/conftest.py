@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from maadd.protocol.messages import (
 )
 from maadd.protocol.tools import TOOLS, ToolKind
 from maadd_worker.engine import Engine
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 REGISTRY = """\
 types:
@@ -193,6 +196,20 @@ class Harness:
 
 
 OpenProject = Callable[..., Harness]
+
+
+@pytest.fixture(scope="session")
+def engine_class() -> type[Harness]:
+    """Opens an engine on any project: root, history mode, settings."""
+    return Harness
+
+
+@pytest.fixture(scope="session")
+def crash_base(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The project that rounds of crashes and faults begin with a copy of."""
+    from crash_rounds import Base
+
+    return Base(tmp_path_factory.mktemp("crash") / "base", Harness)
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ from maadd_worker.engine_aftercare import Aftercare
 from maadd_worker.engine_events import reindex_events, stale_model_event
 from maadd_worker.engine_report import NO_EMBEDDINGS, free_mb, model_advisories
 from maadd_worker.engine_watch import Watching
+from maadd_worker.failpoints import arm, reach
 from maadd_worker.history.backup import BackupContext, backup
 from maadd_worker.history.controller import NEED_GIT, HistoryController
 from maadd_worker.history.external import ExternalEdits
@@ -55,6 +56,7 @@ from maadd_worker.write.admission import Admission, now_ms
 from maadd_worker.write.answer import (
     bulk_reply,
     event_of,
+    expected_answer,
     replay_reply,
     stored_answer,
     write_reply,
@@ -128,9 +130,10 @@ class Engine:
         """Open the project in the order of spec 01 §1.1.
 
         Raises MaadError or MaadErrors: PROJECT_LOCKED, READ_ONLY, BACKEND_ERROR,
-        GIT_NOT_INITIALIZED, and the load errors of registry and schemas.
+        GIT_NOT_INITIALIZED, INSTANCE_CONFIG_INVALID, and the load errors of registry and schemas.
         """
         read_only = config.history.effective_mode == "read"
+        armed = arm(os.environ)
         with contextlib.ExitStack() as undo:
             root = ProjectRoot.open(config.root)
             undo.callback(root.close)
@@ -151,6 +154,8 @@ class Engine:
             history = HistoryController.open(root.path, config.history, config.settings, journal)
             undo.callback(history.close)
             engine = cls(config, root, lock, model, index, journal, history)
+            if armed:
+                engine._notices.append(Notice("failpoints_armed", {"names": list(armed)}))
             if journal is not None:
                 progress("recovery")
                 engine.recovery_actions = recover(
@@ -235,6 +240,7 @@ class Engine:
             self._refuse_empty(call)
             args = check_arguments(TOOLS[call.tool], call.args)
             with reader.snapshot(), reader.deadline(call.deadline_ms / 1000):
+                reach("read.slow")
                 outcome = read(self._read_context(reader), call.tool, args)
             return self._watching.advise(call.tool, outcome)
 
@@ -340,8 +346,11 @@ class Engine:
                         [one.plan.doc_id],
                     )
 
+        expected = [expected_answer(one.call, one.scope, one.plan) for one in members]
         plans = [member.plan for member in members]
-        done = execute_group(admission.context, self._journal, plans, keep_answers)
+        done = execute_group(
+            admission.context, self._journal, plans, keep_answers, expected=expected
+        )
         self._answer(members, done, deliver)
 
     def _write_bulk(self, call: Call, gate: Gate, deliver: Callable[[Reply], None]) -> None:
@@ -355,7 +364,9 @@ class Engine:
         for one in end.done:
             self._finish(one, outcome)
         mode = self._config.history.effective_mode
+        reach("reply.ready")
         deliver(bulk_reply(call, end, outcome, self._history.pending_writes, mode))
+        reach("reply.sent")
 
     def _admission(self, gate: Gate, deliver: Callable[[Reply], None]) -> Admission:
         """The surroundings of a group, under the registry and schemas as they are now."""
@@ -384,7 +395,9 @@ class Engine:
                 continue
             outcome = next(outcomes) if one.change is not None else HistoryOutcome("none")
             self._finish(one, outcome)
+            reach("reply.ready")
             deliver(write_reply(member.call, one, outcome, pending, mode))
+            reach("reply.sent")
 
     def _replay(self, call: Call, stored: StoredAnswer) -> Reply:
         outcome = self._history.outcome_of(stored.journal_ids)

@@ -12,7 +12,9 @@ import hashlib
 import os
 import shutil
 import stat
+from collections.abc import Sequence
 
+from maadd_worker.failpoints import reach
 from maadd_worker.history.command import GitTimeout, child_environment, run_git
 from maadd_worker.history.git_dir import GitDir
 from maadd_worker.history.index_format import (
@@ -20,6 +22,7 @@ from maadd_worker.history.index_format import (
     IndexEntry,
     UnsupportedIndex,
     edit_index,
+    find_objects,
     new_index,
 )
 from maadd_worker.history.index_lock import TEMPORARY_PREFIX
@@ -32,12 +35,34 @@ _LARGEST_CHECKED = 32 * 1024 * 1024
 class IndexFile:
     """The index of one repository; the caller holds its lock."""
 
-    __slots__ = ("_git_dir", "_path", "_temporary")
+    __slots__ = ("_git_dir", "_path", "_temporary", "_written")
 
     def __init__(self, git_dir: GitDir) -> None:
         self._git_dir = git_dir
         self._path = os.path.join(git_dir.path, "index")
         self._temporary = os.path.join(git_dir.path, f"{TEMPORARY_PREFIX}{os.getpid()}")
+        self._written: tuple[int, ...] | None = None
+
+    def changed_outside(self) -> bool:
+        """Whether somebody else has written the index since the last `update`."""
+        return self._written is not None and self._identity() != self._written
+
+    def objects_of(self, paths: Sequence[str]) -> dict[str, bytes]:
+        """The object ids that the index has for some paths; none where only `git` can tell."""
+        wanted = {path.encode("utf-8", "surrogateescape") for path in paths}
+        try:
+            with open(self._path, "rb") as file:
+                found = find_objects(file.read(), wanted)
+        except (OSError, DamagedIndex, UnsupportedIndex):
+            return {}
+        return {path.decode("utf-8", "surrogateescape"): oid for path, oid in found.items()}
+
+    def _identity(self) -> tuple[int, ...] | None:
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            return None
+        return status.st_ino, status.st_mtime_ns, status.st_size
 
     def update(self, entries: dict[str, TreeEntry | None]) -> None:
         """Set the index entries of some paths, None removing one.
@@ -45,9 +70,13 @@ class IndexFile:
         Raises GitFailure when the index cannot be read or written; it is unchanged then.
         """
         try:
+            reach("git.index")
             if not self._write_edited(entries):
                 self._edit_by_program(entries)
+            reach("git.index.written")
             os.replace(self._temporary, self._path)
+            self._written = self._identity()
+            reach("git.indexed")
         except DamagedIndex as failure:
             raise GitFailure(
                 "GIT_UNKNOWN_ERROR",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import msgspec
 
@@ -87,6 +87,17 @@ def edit_index(data: bytes, updates: Mapping[bytes, IndexEntry | None]) -> bytes
     head = _HEADER.pack(b"DIRC", version, remaining + len(added))
     result = b"".join([head, *pieces])
     return result + hashlib.sha1(result).digest()
+
+
+def find_objects(data: bytes, paths: Set[bytes]) -> dict[bytes, bytes]:
+    """The object ids that the index has for some paths; of a conflict the last stage."""
+    _, count = _check_head(data)
+    oid_at = _FLAGS_AT - _DIGEST_BYTES
+    return {
+        name: data[start + oid_at : start + _FLAGS_AT]
+        for start, name, _ in _entries(data, count)
+        if name in paths
+    }
 
 
 def _turned_into_files(data: bytes, count: int, paths: Sequence[bytes]) -> tuple[bytes, ...]:

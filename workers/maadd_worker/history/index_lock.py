@@ -20,6 +20,7 @@ import msgspec
 
 from maadd.protocol.errors import MaadError
 from maadd_worker.disk.journal import Journal
+from maadd_worker.failpoints import reach
 from maadd_worker.history.git_dir import GitDir
 from maadd_worker.history.lock_holder import find_holder
 from maadd_worker.history.outcome import GitFailure
@@ -149,6 +150,7 @@ class IndexLock:
     def _try(self) -> bool:
         try:
             token = self._token or self._prepare()
+            reach("git.lock")
             try:
                 os.link(self._token_file, self._lock)
                 if not self._is_ours():
@@ -161,6 +163,7 @@ class IndexLock:
                 if failure.errno not in _NO_LINKS:
                     raise
                 _create(self._lock, token)
+            reach("git.locked")
         except FileExistsError:
             return False
         except OSError as failure:
@@ -187,7 +190,9 @@ class IndexLock:
         self._free_from = now + min((now - self.taken_at) * _GAP_SHARE, _LONGEST_GAP_S)
         if self._is_ours():
             try:
+                reach("git.unlock")
                 os.unlink(self._lock)
+                reach("git.unlocked")
             except OSError as failure:
                 reason = os.strerror(failure.errno or 0)
                 raise GitFailure(

@@ -8,33 +8,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from maadd.protocol.errors import MaadError
 from maadd_worker.disk.publish import (
     Staged,
-    create_exclusive,
     discard,
+    exchange,
+    failing_as,
     put_in_place,
     rename_no_replace,
     replace,
+    set_aside,
     stage_new,
     stage_replacement,
     sync_staged,
     unlink,
 )
 from maadd_worker.disk.root import ProjectRoot
+from maadd_worker.failpoints import reach
 from maadd_worker.markdown.frontmatter import content_hash
 from maadd_worker.write.context import FileChange
 
 
+class Published(msgspec.Struct, frozen=True):
+    """The end of a change: `failure`, or what `aside` keeps for taking it back."""
+
+    failure: MaadError | None = None
+    aside: Staged | None = None
+
+
 def publish_changes(
     root: ProjectRoot, changes: Sequence[FileChange], *, fsync: bool
-) -> list[MaadError | None]:
-    """Do the changes, in order; the failure of each one that could not be done.
+) -> list[Published]:
+    """Do the changes, in order.
 
     WRITE_ERROR, DELETE_ERROR, DUPLICATE_DOC_ID, VERSION_CONFLICT, PATH_OUTSIDE_PROJECT: such a
     change leaves the disk as it was. Directories are synced by the caller.
     """
     failures: list[MaadError | None] = [None] * len(changes)
+    ends: list[Published] = []
     staged = _stage(root, changes, failures, fsync=fsync)
     if fsync:
         refused = sync_staged(root, list(staged.values()))
@@ -43,25 +56,29 @@ def publish_changes(
                 failures[number] = failure
                 discard(root, staged[number])
     for number, change in enumerate(changes):
-        if failures[number] is None:
-            try:
-                _publish(root, change, staged.get(number))
-            except MaadError as failure:
-                failures[number] = failure
-    return failures
+        if failures[number] is not None:
+            ends.append(Published(failures[number]))
+            continue
+        try:
+            ends.append(Published(aside=_publish(root, change, staged.get(number))))
+        except MaadError as failure:
+            ends.append(Published(failure))
+    return ends
 
 
-def withdraw(root: ProjectRoot, change: FileChange, *, fsync: bool) -> None:
+def withdraw(root: ProjectRoot, change: FileChange, aside: Staged | None, *, fsync: bool) -> None:
     """Put the disk back to what it was before a change; raises what the disk refuses."""
-    if change.kind == "create":
+    with failing_as("WRITE_ERROR", change.path):
+        reach("file.withdraw")
+    if aside is not None:
+        put_in_place(root, aside)
+    elif change.kind == "create":
         unlink(root, change.path)
     elif change.kind == "replace":
         replace(root, change.path, _old_data(change), fsync=fsync)
     elif change.kind == "rename":
         assert change.new_path is not None
         rename_no_replace(root, change.new_path, change.path)
-    elif change.kind == "unlink":
-        create_exclusive(root, change.path, _old_data(change), fsync=fsync)
 
 
 def touched_paths(change: FileChange) -> list[str]:
@@ -93,23 +110,33 @@ def _stage(
     return staged
 
 
-def _publish(root: ProjectRoot, change: FileChange, staged: Staged | None) -> None:
-    """Do one change. The bytes that are about to go are compared with what the plan saw, so
-    that an edit made outside meanwhile is never lost."""
-    if change.kind in ("replace", "rename", "unlink"):
-        try:
+def _publish(root: ProjectRoot, change: FileChange, staged: Staged | None) -> Staged | None:
+    """Do one change; what it keeps aside.
+
+    The bytes that are about to go are compared with what the plan saw, so that an edit made
+    outside meanwhile is never lost.
+    """
+    try:
+        with failing_as("DELETE_ERROR" if change.data is None else "WRITE_ERROR", change.path):
+            reach("file.publish")
+        if change.kind in ("replace", "rename", "unlink"):
             _check_unchanged(root, change)
-        except MaadError:
-            if staged is not None:
-                discard(root, staged)
-            raise
-    if staged is not None:
+    except MaadError:
+        if staged is not None:
+            discard(root, staged)
+        raise
+    aside: Staged | None = None
+    if staged is not None and staged.replaces:
+        aside = exchange(root, staged)
+    elif staged is not None:
         put_in_place(root, staged)
     elif change.kind == "rename":
         assert change.new_path is not None
         rename_no_replace(root, change.path, change.new_path)
     elif change.kind == "unlink":
-        unlink(root, change.path)
+        aside = set_aside(root, change.path)
+    reach("file.published")
+    return aside
 
 
 def _check_unchanged(root: ProjectRoot, change: FileChange) -> None:
