@@ -52,15 +52,20 @@ def maad(*arguments: str) -> str:
 
 
 @contextmanager
-def serve(instance: Path, project: Path, *, history: str | None = None) -> Iterator[Daemon]:
-    """Serve `project` as "bench" with role admin until the block ends; `history` is the mode,
-    None the one that the server finds."""
+def serve(
+    instance: Path, project: Path, *, history: str | None = None, **others: Path
+) -> Iterator[Daemon]:
+    """Serve `project` as "bench", and others by their names, with role admin until the block
+    ends; `history` is the mode of "bench", None the one that the server finds."""
     instance.mkdir(exist_ok=True)
     config = instance / "instance.yaml"
-    entry = {"name": "bench", "path": str(project), "role": "admin"}
+    projects = [
+        {"name": name, "path": str(path), "role": "admin"}
+        for name, path in {"bench": project, **others}.items()
+    ]
     if history is not None:
-        entry["history_mode"] = history
-    config.write_text(json.dumps({"name": "bench", "projects": [entry]}))
+        projects[0]["history_mode"] = history
+    config.write_text(json.dumps({"name": "bench", "projects": projects}))
     token = maad(
         "auth", "issue-token", f"--instance={config}", "--role=admin", "--projects=*"
     ).strip()

@@ -10,6 +10,7 @@ from structlog.typing import FilteringBoundLogger
 from maadd.config.settings import Settings
 from maadd.front.health import SessionCounts
 from maadd.ops.audit import AuditLog
+from maadd.ops.meter import Meter
 from maadd.pipeline.limits import Limiter
 from maadd.sessions.session import CloseReason, Session
 from maadd.sessions.table import SessionLimits, SessionTable
@@ -20,6 +21,7 @@ def make_sessions(
     counts: SessionCounts,
     limiter: Limiter,
     audit: AuditLog,
+    meter: Meter,
     log: FilteringBoundLogger,
 ) -> SessionTable:
     """A table whose sessions are counted, audited, and forgotten by the limiter."""
@@ -43,6 +45,7 @@ def make_sessions(
     def closed(session: Session, reason: CloseReason) -> None:
         if not session.permanent:
             counts.closed(time.time())
+        meter.closed[reason.value] += 1
         limiter.forget_session(session.id)
         audit.write(
             "session_close",

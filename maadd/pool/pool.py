@@ -14,7 +14,13 @@ from maadd.pool.policy import PoolPolicy
 from maadd.pool.relay import Relay
 from maadd.pool.remote_worker import RemoteWorker
 from maadd.pool.router import Router
-from maadd.pool.snapshot import IdleWorker, SweepSnapshot, WorkerSnapshot, now_text
+from maadd.pool.snapshot import (
+    IdleWorker,
+    SweepSnapshot,
+    WorkerGauges,
+    WorkerSnapshot,
+    now_text,
+)
 from maadd.pool.spawn import SERVE, Spawner, WorkerProgram
 from maadd.pool.supervisor import Project, State, Supervisor
 from maadd.pool.worker_handle import WorkerHandle
@@ -239,6 +245,10 @@ class WorkerPool:
     def snapshots(self) -> dict[str, WorkerSnapshot]:
         """The same for every project that was ever called."""
         return {name: s.snapshot() for name, s in self._supervisors.items()}
+
+    def gauges(self) -> dict[str, WorkerGauges]:
+        """In figures, every project that was ever called."""
+        return {name: s.gauges() for name, s in self._supervisors.items()}
 
     def sweep_snapshot(self) -> SweepSnapshot:
         """Counters of the idle sweep."""

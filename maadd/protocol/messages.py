@@ -226,6 +226,8 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
 
     `progress` is any text that changes when start-up advances; `doc_types` are the registered
     types, None before they are known; `jobs` counts background jobs that no call waits for.
+    `pending_history` counts writes that are on disk and not yet in Git, `pending_changes` changed
+    files that the index does not show yet.
     """
 
     rss_bytes: int
@@ -234,6 +236,8 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     progress: str = ""
     doc_types: list[str] | None = None
     jobs: int = 0
+    pending_history: int = 0
+    pending_changes: int = 0
 
 
 class Drain(msgspec.Struct, frozen=True, tag="drain"):

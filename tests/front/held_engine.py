@@ -15,6 +15,7 @@ import msgspec
 
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Call, CallProgress, Event, Reply, WorkerConfig
+from maadd_worker.outcome import Backlog
 from maadd_worker.process.main import run
 from maadd_worker.process.served import Deliver, Gate, Progress
 
@@ -45,6 +46,7 @@ class NoJobs:
 class HeldEngine:
     documents = 1
     index_empty: int | None = None
+    backlog = Backlog()
     doc_types = ("note",)
 
     def __init__(self, config: WorkerConfig) -> None:

@@ -34,6 +34,7 @@ from maadd.protocol.messages import (
     encode,
 )
 from maadd_worker.disk.owner_lock import OwnerLock
+from maadd_worker.outcome import Backlog
 from maadd_worker.process.main import run
 from maadd_worker.process.served import Deliver, Gate, Progress
 
@@ -105,6 +106,7 @@ class SmallEngine:
         self.jobs = SmallJobs(config.root)
         self.recovery_actions: list[str] = []
         self.index_empty: int | None = None
+        self.backlog = Backlog(history_writes=3, changed_files=2)
         self.doc_types = ["note"]
         self._events: list[Event] = []
         self._wake: Callable[[], None] = lambda: None

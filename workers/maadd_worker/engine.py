@@ -47,7 +47,7 @@ from maadd_worker.index.writer import FIRST_PASS_KEY
 from maadd_worker.instructions.files import InstructionFiles
 from maadd_worker.instructions.refresh import RefreshContext, check_refresh
 from maadd_worker.instructions.scaffold import Notice, bind_notices, scaffold
-from maadd_worker.outcome import Outcome, boundary_audit
+from maadd_worker.outcome import Backlog, Outcome, boundary_audit
 from maadd_worker.read.context import ReadContext
 from maadd_worker.read.health import BACKUP_TAG_KEY
 from maadd_worker.read.record_cache import RecordCache
@@ -209,6 +209,11 @@ class Engine:
         """Live records in the index."""
         with contextlib.closing(self._index.reader()) as reader:
             return reader.counters().documents
+
+    @property
+    def backlog(self) -> Backlog:
+        """For the heartbeat."""
+        return Backlog(self._history.pending_writes, self._watching.findings.pending)
 
     @property
     def doc_types(self) -> list[str]:
@@ -494,10 +499,9 @@ class Engine:
 
     def _refresh_model(self) -> None:
         """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
-        changed = stale_files(self._root, self._model.model)
-        if changed:
-            trigger = self._activity.current
-            self._notices.append(stale_model_event(self._config.project, trigger, changed))
+        if changed := stale_files(self._root, self._model.model):
+            event = stale_model_event(self._config.project, self._activity.current, changed)
+            self._notices.append(event)
             self._model = refresh_model(self._root, self._model.model)
             self._watching.model_changed()
 
@@ -514,8 +518,7 @@ class Engine:
     def _take_over_edit(self, path: str) -> None:
         """Index a file that was edited outside, and tell subscribers."""
         content = self._root.read(path, self._settings.max_doc_bytes or None)
-        writer = self._index.writer()
-        with writer.transaction():
+        with (writer := self._index.writer()).transaction():
             indexed = index_document(
                 writer,
                 self._model.model,

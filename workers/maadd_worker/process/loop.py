@@ -30,6 +30,7 @@ from maadd.protocol.messages import (
     decode_to_worker,
     encode,
 )
+from maadd_worker.outcome import Backlog
 from maadd_worker.process.log import Log
 from maadd_worker.process.memory import resident_bytes
 from maadd_worker.process.outbox import Outbox
@@ -67,6 +68,7 @@ class WorkerLoop:
         limit = config.settings.worker_queue
         self._config = config
         self._log = log
+        self._traces = log.traces
         self._outbox = Outbox()
         self._writes = WriteQueue(limit, config.settings.write_wait_ms, self._write_given_up)
         self._writer = Writer(config, open_engine, self._writes, self._outbox, log)
@@ -148,6 +150,14 @@ class WorkerLoop:
 
     def _take(self, call: Call) -> None:
         engine = self._engine
+        if self._traces:
+            self._log.debug(
+                "call_received",
+                request_id=call.request_id,
+                session_id=call.session_id,
+                tool=call.tool,
+                is_write=call.is_write,
+            )
         if (
             engine is None
             or self._reads is None
@@ -259,10 +269,18 @@ class WorkerLoop:
             self._send(self._heartbeat())
 
     def _heartbeat(self) -> Heartbeat:
-        types = None if self._engine is None else self._engine.doc_types
-        jobs = 0 if self._engine is None else self._engine.jobs.alone
-        depth, progress = self._queue_depth(), self._writer.progress
-        return Heartbeat(resident_bytes(), depth, self._state.value, progress, types, jobs)
+        engine = self._engine
+        behind = Backlog() if engine is None else engine.backlog
+        return Heartbeat(
+            resident_bytes(),
+            self._queue_depth(),
+            self._state.value,
+            self._writer.progress,
+            doc_types=None if engine is None else engine.doc_types,
+            jobs=0 if engine is None else engine.jobs.alone,
+            pending_history=behind.history_writes,
+            pending_changes=behind.changed_files,
+        )
 
     def _queue_depth(self) -> int:
         reads = 0 if self._reads is None else self._reads.depth()

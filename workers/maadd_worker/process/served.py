@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from maadd.protocol.messages import Call, CallProgress, Event, Reply, WorkerConfig
 from maadd_worker.gate import Gate as Gate  # implementations find the whole contract here
+from maadd_worker.outcome import Backlog
 
 Progress = Callable[[str], None]
 Deliver = Callable[[Reply], None]
@@ -60,6 +61,11 @@ class ServedEngine(Protocol[ReaderT]):
     @property
     def index_empty(self) -> int | None:
         """Markdown files under the registered paths of an empty index; None in order."""
+        ...
+
+    @property
+    def backlog(self) -> Backlog:
+        """Told by every heartbeat; quick, and safe beside the writing thread."""
         ...
 
     def open_reader(self) -> ReaderT: ...
