@@ -76,7 +76,7 @@ class Attachment:
                 if self.is_served:
                     relay.forget_session(message.session_id)
             case Cancel():
-                relay.withdraw(message.request_id)
+                relay.withdraw(message.request_id, expired=message.expired)
 
     def _take_call(self, message: Call, relay: Relay) -> None:
         if self._state.draining or not self.is_served:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,19 +18,28 @@ from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
 from maadd.front.control import ControlServer
+from maadd.front.hard_deadline import end_within
 from maadd.front.health import FrontHealth, SessionCounts
-from maadd.front.memory_pressure import PressureGauge, PressureLimits, watch_memory
+from maadd.front.memory_pressure import (
+    PressureGauge,
+    PressureLimits,
+    free_memory,
+    watch_memory,
+)
+from maadd.front.metrics import Observed, serving_metrics
 from maadd.front.reload import Reloader
 from maadd.front.session_hooks import make_sessions
 from maadd.front.state import RunningFront
 from maadd.front.token_follower import TokenFollower
+from maadd.ops.activation import take_inherited
 from maadd.ops.audit import AuditLog
 from maadd.ops.logs import capture_library_logs, log_channel_ready, open_ops_log
-from maadd.ops.memory import MIB, CgroupMemory, cgroup_levels, cgroup_memory
+from maadd.ops.memory import CgroupMemory, cgroup_levels, cgroup_memory
+from maadd.ops.meter import Meter
 from maadd.ops.notify import ServiceNotifier
 from maadd.pipeline.front_tools import EnginelessHandler
-from maadd.pipeline.heavy import FreeMemory, HeavyGuard, heavy_limits
-from maadd.pipeline.limits import Limiter, LimitSettings
+from maadd.pipeline.heavy import HeavyGuard, heavy_limits
+from maadd.pipeline.limits import Limiter, limit_settings
 from maadd.pipeline.pipeline import Pipeline
 from maadd.pool.policy import PoolPolicy
 from maadd.pool.pool import WorkerPool
@@ -43,6 +53,7 @@ from maadd.sessions.table import SessionTable
 from maadd.tools import sessions as session_tools
 from maadd.tools import subscriptions as subscription_tools
 from maadd.tools.face import create_server
+from maadd.tools.prompts import add_prompts
 from maadd.tools.resources import RecordResources
 from maadd.tools.tokens import TOKEN_TOOLS, TokenTools, refuse_without_registry
 from maadd.tools.watching import RecordWatching
@@ -51,6 +62,8 @@ from maadd.transport.stdio_pipe import take_over_stdio
 
 _POLL_S = 0.05
 _STDIO_DRAIN_S = 1.0
+_HARD_LIMIT_S = 15.0
+"""What ending may take after the drain (spec 04 §15)."""
 _EAGER_START_S = 3600.0
 """A first start in single-project mode may rebuild a large index."""
 
@@ -71,7 +84,9 @@ class Front:
         self._state = RunningFront(instance)
         self._log = open_ops_log(settings.log_level, pretty=settings.log_pretty)
         self._audit = AuditLog.open(settings.audit_path)
+        self._meter = Meter()
         self._notifier = ServiceNotifier.from_environ(os.environ)
+        self._inherited = take_inherited(os.environ)
         self._signals: asyncio.Queue[str] = asyncio.Queue()
         self._tokens: TokenRegistry | None = None
         self._changes: ChangeNotifier | None = None
@@ -83,6 +98,7 @@ class Front:
         self._stdio = (-1, -1)
         self._forced = False
         self._timed_out = False
+        self._hard_deadline: threading.Timer | None = None
 
     async def run(self) -> int:
         """Start, serve, stop; the exit code. MaadError and MaadErrors refuse the start."""
@@ -114,6 +130,8 @@ class Front:
         finally:
             runtime.release()
             self._audit.close()
+            if self._hard_deadline is not None:
+                self._hard_deadline.cancel()
 
     def _load_tokens(self) -> TokenRegistry | None:
         settings, instance = self._settings, self._state.instance
@@ -156,8 +174,10 @@ class Front:
     async def _serve(self, pool: WorkerPool, control_path: str) -> int:
         settings, state = self._settings, self._state
         counts = SessionCounts()
-        limiter = Limiter(self._limit_settings(), time.monotonic)
-        sessions = make_sessions(settings, counts, limiter, pool, self._audit, self._log)
+        limiter = Limiter(limit_settings(settings), time.monotonic)
+        sessions = make_sessions(
+            settings, counts, limiter, pool, self._audit, self._meter, self._log
+        )
         self._changes = ChangeNotifier(state, sessions, self._live_token)
         self._follower = self._make_follower(sessions)
         reloader = self._reloader = Reloader(
@@ -170,7 +190,7 @@ class Front:
             audit=self._write_audit,
             notifier=self._notifier,
         )
-        heavy = HeavyGuard(heavy_limits(settings))
+        heavy = HeavyGuard(heavy_limits(settings), jobs_alone=lambda: pool.jobs_alone)
         pressure = PressureGauge(
             PressureLimits(
                 settings.memory_pressure_interval_ms,
@@ -197,13 +217,23 @@ class Front:
             sessions=sessions,
             limiter=limiter,
             heavy=heavy,
-            measure_memory=lambda project: self._free_memory(pool, project),
+            measure_memory=lambda project: free_memory(pool, project, self._read_cgroup()),
             pool=pool,
             engineless=_SESSION_TOOLS | self._instance_tools(sessions, reloader, pool),
             tokens=self._tokens,
             merge_health=health.merge,
             log=self._log,
             audit=self._write_audit,
+            meter=self._meter,
+        )
+        observed = Observed(
+            state,
+            self._meter,
+            sessions,
+            counts,
+            pool,
+            reloader.counts,
+            lambda: pipeline.in_flight,
         )
         self._install_signals()
         self._control = ControlServer(
@@ -232,9 +262,10 @@ class Front:
         for duty in duties:
             duty.add_done_callback(self._report_failure)
         try:
-            if settings.transport == "stdio":
-                return await self._serve_stdio(pipeline, sessions, pool)
-            return await self._serve_http(pipeline, sessions, pool, health)
+            async with serving_metrics(settings, self._inherited.metrics, observed, self._log):
+                if settings.transport == "stdio":
+                    return await self._serve_stdio(pipeline, sessions, pool)
+                return await self._serve_http(pipeline, sessions, pool, health)
         finally:
             duties += self._reloading
             for task in duties:
@@ -293,6 +324,7 @@ class Front:
             transport=settings.transport,
             queue_limit=settings.notify_queue,
         ).add_to(server)
+        add_prompts(server, self._state)
         return McpFace(server, pipeline, self._log, structured=structured)
 
     async def _serve_http(
@@ -314,8 +346,9 @@ class Front:
             sessions=sessions,
             face=self._make_face(pipeline, sessions),
             log=self._log,
+            meter=self._meter,
         )
-        http = HttpServer(app, settings, sessions, self._log)
+        http = HttpServer(app, settings, sessions, self._log, self._inherited.mcp)
         await http.start()
         health.port = http.port
         self._log.info(
@@ -323,13 +356,14 @@ class Front:
             transport=settings.transport,
             host=settings.http_host if settings.transport == "http" else None,
             port=http.port,
-            socket_path=settings.unix_socket if settings.transport == "unix" else None,
+            socket_path=http.socket_path,
         )
-        self._notifier.ready()
+        self._notifier.ready(f"serving {len(self._state.instance.projects)} projects")
         await self._wait_for_stop()
         await http.stop_accepting()
         code = await self._drain(pool, pipeline, None)
-        await http.close()
+        # What the drain did not see finished had its time.
+        await http.close(at_once=code != 0)
         return code
 
     def _take_event(self, project: str, event: Event) -> None:
@@ -343,16 +377,6 @@ class Front:
         if registry is None or registry.death_of(token) is not None:
             return None
         return registry.find(token.id)
-
-    def _limit_settings(self) -> LimitSettings:
-        settings = self._settings
-        return LimitSettings(
-            settings.rl_writes_per_sec,
-            settings.rl_writes_per_min,
-            settings.rl_concurrent,
-            settings.rl_payload_bytes,
-            settings.rl_disable,
-        )
 
     async def _keep_sessions(self, sessions: SessionTable) -> None:
         registry = self._tokens
@@ -390,17 +414,6 @@ class Front:
 
     def _read_cgroup(self) -> CgroupMemory | None:
         return cgroup_memory(self._cgroup_levels)
-
-    def _free_memory(self, pool: WorkerPool, project: ProjectConfig) -> FreeMemory:
-        """What the project's worker has left of its own limit, and all together of theirs."""
-        cgroup = self._read_cgroup()
-        around = None if cgroup is None or cgroup.limit is None else cgroup.limit / MIB
-        limits = [limit for limit in (around, pool.memory_limit_mb) if limit is not None]
-        used = pool.snapshot(project).rss_mb
-        return FreeMemory(
-            heap_mb=min(limits) - used if limits and used is not None else None,
-            cgroup_mb=None if cgroup is None or around is None else around - cgroup.current / MIB,
-        )
 
     async def _feed_watchdog(self) -> None:
         interval = self._notifier.watchdog_s
@@ -447,7 +460,9 @@ class Front:
         limit_s = self._settings.shutdown_timeout_ms / 1000 if timeout_s is None else timeout_s
         started = time.monotonic()
         self._state.draining = True
-        self._notifier.stopping()
+        self._notifier.stopping("draining")
+        self._notifier.extend(limit_s + _HARD_LIMIT_S)
+        self._hard_deadline = end_within(limit_s + _HARD_LIMIT_S, self._log)
         self._log.info("shutdown_start")
         if self._control is not None:
             self._control.leave()

@@ -10,6 +10,7 @@ from structlog.typing import FilteringBoundLogger
 from maadd.config.settings import Settings
 from maadd.front.health import SessionCounts
 from maadd.ops.audit import AuditLog
+from maadd.ops.meter import Meter
 from maadd.pipeline.limits import Limiter
 from maadd.pool.pool import WorkerPool
 from maadd.sessions.session import CloseReason, Session
@@ -22,6 +23,7 @@ def make_sessions(
     limiter: Limiter,
     pool: WorkerPool,
     audit: AuditLog,
+    meter: Meter,
     log: FilteringBoundLogger,
 ) -> SessionTable:
     """A table whose sessions are counted, audited, and forgotten by limiter and workers."""
@@ -45,6 +47,7 @@ def make_sessions(
     def closed(session: Session, reason: CloseReason) -> None:
         if not session.permanent:
             counts.closed(time.time())
+        meter.closed[reason.value] += 1
         limiter.forget_session(session.id)
         pool.session_ended(session.id)
         audit.write(

@@ -91,15 +91,15 @@ async def _outcome(worker: Worker, pending: PendingCall, left_s: float) -> Reply
 async def _expired(worker: Worker, pending: PendingCall, limit_ms: int, word_s: float) -> Reply:
     """Have the call given up. A write's fate is the worker's to tell."""
     if not pending.is_write:
-        worker.cancel(pending)
+        worker.cancel(pending, expired=True)
         pending.late = limit_ms
         raise _timed_out(pending.tool, limit_ms, None)
     if pending.surely_unpublished:
-        worker.cancel(pending)
+        worker.cancel(pending, expired=True)
         pending.late = limit_ms
         raise _timed_out(pending.tool, limit_ms, "not_published")
     answer = worker.calls.expect_word(pending)
-    worker.cancel(pending)
+    worker.cancel(pending, expired=True)
     await asyncio.wait((answer,), timeout=word_s)
     word = answer.result() if answer.done() else CallEnd.EXPIRED
     if isinstance(word, Reply):
@@ -107,14 +107,22 @@ async def _expired(worker: Worker, pending: PendingCall, limit_ms: int, word_s: 
     withdrawn = word is CallEnd.WITHDRAWN
     if not withdrawn:
         pending.late = limit_ms
-    raise _timed_out(pending.tool, limit_ms, "not_published" if withdrawn else "unknown_reconcile")
+    outcome = "not_published" if withdrawn else "unknown_reconcile"
+    raise _timed_out(pending.tool, limit_ms, outcome, pending.job_id)
 
 
-def _timed_out(tool: str, limit_ms: int, write_outcome: str | None) -> MaadError:
+def _timed_out(
+    tool: str, limit_ms: int, write_outcome: str | None, job_id: str | None = None
+) -> MaadError:
     details: dict[str, object] = {"tool": tool, "limitMs": limit_ms}
     if write_outcome is not None:
         details["writeOutcome"] = write_outcome
-    advice = _reconcile(tool) if write_outcome == "unknown_reconcile" else "retry, or ask for less"
+    advice = "retry, or ask for less"
+    if job_id is not None:
+        details["jobId"] = job_id
+        advice = f"it goes on as job {job_id}; maad_health shows how far it is"
+    elif write_outcome == "unknown_reconcile":
+        advice = _reconcile(tool)
     return MaadError("REQUEST_TIMEOUT", f"{tool} took longer than {limit_ms} ms; {advice}", details)
 
 

@@ -54,6 +54,7 @@ class PendingCall:
         "forward_permit",
         "granted",
         "is_write",
+        "job_id",
         "late",
         "on_end",
         "on_permit",
@@ -77,6 +78,8 @@ class PendingCall:
         self.is_write = is_write
         self.outcome = outcome
         self.on_progress = on_progress
+        self.job_id: str | None = None
+        """The background job that goes on although its caller's time is over."""
         self.cancelled = False
         """Whether the worker was told to give it up."""
         self.late: int | None = None
@@ -264,6 +267,7 @@ class HeldCalls:
         if pending is None:
             return False
         if not message.withdrawn:
+            pending.job_id = message.job_id
             pending.settle(CallEnd.PUBLISHED)
             return False
         del self._calls[message.request_id]

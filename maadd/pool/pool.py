@@ -14,7 +14,13 @@ from maadd.pool.policy import PoolPolicy
 from maadd.pool.relay import Relay
 from maadd.pool.remote_worker import RemoteWorker
 from maadd.pool.router import Router
-from maadd.pool.snapshot import IdleWorker, SweepSnapshot, WorkerSnapshot, now_text
+from maadd.pool.snapshot import (
+    IdleWorker,
+    SweepSnapshot,
+    WorkerGauges,
+    WorkerSnapshot,
+    now_text,
+)
 from maadd.pool.spawn import SERVE, Spawner, WorkerProgram
 from maadd.pool.supervisor import Project, State, Supervisor
 from maadd.pool.worker_handle import WorkerHandle
@@ -231,6 +237,11 @@ class WorkerPool:
         beats = (worker.heartbeat for worker in self._workers.values())
         return sum(beat.queue_depth for beat in beats if beat is not None)
 
+    @property
+    def jobs_alone(self) -> int:
+        """Background jobs of the workers that no call waits for."""
+        return sum(worker.jobs_alone for worker in self._workers.values())
+
     def index_empty(self, project: Project) -> int | None:
         """How many Markdown files the ready worker found over an empty index at its start."""
         worker = self._supervisor(project).worker
@@ -249,6 +260,10 @@ class WorkerPool:
     def snapshots(self) -> dict[str, WorkerSnapshot]:
         """The same for every project that was ever called."""
         return {name: s.snapshot() for name, s in self._supervisors.items()}
+
+    def gauges(self) -> dict[str, WorkerGauges]:
+        """In figures, every project that was ever called."""
+        return {name: s.gauges() for name, s in self._supervisors.items()}
 
     def sweep_snapshot(self) -> SweepSnapshot:
         """Counters of the idle sweep."""

@@ -49,6 +49,7 @@ class Relay:
         self._held: dict[str, PendingCall] = {}
         self._asking: dict[str, Worker] = {}
         """The workers that wait for the other side's permit, by request id."""
+        self._expired: set[str] = set()
 
     def announce(self) -> None:
         """Have the worker started, and the other side told when it is ready, or why not."""
@@ -58,10 +59,12 @@ class Relay:
         """Have the worker perform a call."""
         self._waiting[call.request_id] = self._run(self._answer(call))
 
-    def withdraw(self, request_id: str) -> None:
-        """Nobody waits for the call any more; what became of it is told."""
+    def withdraw(self, request_id: str, *, expired: bool = False) -> None:
+        """Nobody waits for the call any more, or its time is over; what became of it is told."""
         pending = self._held.get(request_id)
         if pending is not None:
+            if expired:
+                self._expired.add(request_id)
             pending.settle(CallEnd.EXPIRED)
         elif (task := self._waiting.pop(request_id, None)) is not None:
             task.cancel()
@@ -121,6 +124,7 @@ class Relay:
         finally:
             self._held.pop(call.request_id, None)
             self._asking.pop(call.request_id, None)
+            self._expired.discard(call.request_id)
             self._waiting.pop(call.request_id, None)
 
     async def _perform(self, call: Call) -> FromOwner:
@@ -160,9 +164,9 @@ class Relay:
             while outcome is CallEnd.EXPIRED or outcome is CallEnd.PUBLISHED:
                 word = worker.calls.expect_word(pending)
                 if outcome is CallEnd.EXPIRED:
-                    worker.cancel(pending)
+                    worker.cancel(pending, expired=pending.request_id in self._expired)
                 else:
-                    self._send(Cancelled(pending.request_id, withdrawn=False))
+                    self._send(Cancelled(pending.request_id, False, pending.job_id))
                 outcome = await word
         except asyncio.CancelledError:
             worker.cancel(pending)

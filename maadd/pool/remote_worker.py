@@ -63,6 +63,7 @@ class RemoteWorker:
 
     heartbeat: Heartbeat | None = None
     last_heartbeat_at: str | None = None
+    jobs_alone = 0
     """How its worker feels is the owner's business."""
 
     def __init__(
@@ -169,11 +170,11 @@ class RemoteWorker:
         self._writer.write(encode(message))
         return pending
 
-    def cancel(self, pending: PendingCall) -> None:
-        """Tell the owner that nobody waits for the call any more."""
+    def cancel(self, pending: PendingCall, *, expired: bool = False) -> None:
+        """Tell the owner that nobody waits for the call any more, or that its time is over."""
         if self.calls.holds(pending):
             pending.cancelled = True
-            self._writer.write(encode(Cancel(pending.request_id)))
+            self._writer.write(encode(Cancel(pending.request_id, expired)))
 
     def pass_permit(self, permit: Permit) -> None:
         """The word of yet another front on a create that it sent."""

@@ -17,7 +17,7 @@ from structlog.typing import FilteringBoundLogger
 from maadd.pool.policy import PoolPolicy
 from maadd.pool.remote_worker import RemoteWorker, find_owner
 from maadd.pool.restart_policy import RestartPolicy
-from maadd.pool.snapshot import WorkerExit, WorkerSnapshot, now_text
+from maadd.pool.snapshot import WorkerExit, WorkerGauges, WorkerSnapshot, now_text
 from maadd.pool.spawn import Spawner
 from maadd.pool.worker_handle import Stage, Staged, WorkerHandle
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, error_from_wire
@@ -168,7 +168,7 @@ class Supervisor:
             return False
         if self._stopping or self.state not in (State.READY, State.BACKOFF, State.FAILED):
             return False
-        return self.worker is None or not self.worker.calls
+        return self.worker is None or not (self.worker.calls or self.worker.jobs_alone)
 
     def snapshot(self) -> WorkerSnapshot:
         """The `worker` block of health."""
@@ -184,6 +184,23 @@ class Supervisor:
             queue_depth=0 if beat is None else beat.queue_depth,
             last_error=self._last_error,
             last_exit=self._last_exit,
+        )
+
+    def gauges(self) -> WorkerGauges:
+        """The worker in figures."""
+        worker = self.worker
+        held = 0 if worker is None else len(worker.calls)
+        beat = None if worker is None else worker.heartbeat
+        if beat is None:
+            return WorkerGauges(self.state.value, self._restart_count, held)
+        return WorkerGauges(
+            self.state.value,
+            self._restart_count,
+            held,
+            beat.rss_bytes,
+            beat.queue_depth,
+            beat.pending_history,
+            beat.pending_changes,
         )
 
     # -- for the pool --------------------------------------------------------------------

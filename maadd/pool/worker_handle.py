@@ -255,11 +255,16 @@ class WorkerHandle:
         self.calls.add(pending)
         return pending
 
-    def cancel(self, pending: PendingCall) -> None:
-        """Tell the worker that nobody waits for the call any more."""
+    @property
+    def jobs_alone(self) -> int:
+        """Background jobs that no call waits for, by its last heartbeat."""
+        return 0 if self.heartbeat is None else self.heartbeat.jobs
+
+    def cancel(self, pending: PendingCall, *, expired: bool = False) -> None:
+        """Tell the worker that nobody waits for the call any more, or that its time is over."""
         if self.calls.holds(pending):
             pending.cancelled = True
-            self._tell(Cancel(pending.request_id))
+            self._tell(Cancel(pending.request_id, expired))
 
     def pass_permit(self, permit: Permit) -> None:
         """The word of another front on a create that it sent."""

@@ -272,8 +272,9 @@ TOOL_TEXTS: Mapping[str, ToolText] = MappingProxyType(
             "Reindex",
             "Bring the index in line with the files; records are not changed. Rarely needed, as "
             "edits are noticed. force reads all files anew; prune also drops rows of folders that "
-            "are really gone (lists them unless confirm is true). After schema edits use "
-            'maad_reload first. Example: {"force":true}',
+            "are really gone (lists them unless confirm is true). With wait false it runs as a "
+            "job, listed in maad_health; a call that times out leaves its job running. After "
+            'schema edits use maad_reload first. Example: {"force":true}',
         ),
         "maad_reload": ToolText(
             "Reload schemas",

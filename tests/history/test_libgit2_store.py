@@ -6,6 +6,7 @@ import pytest
 
 from maadd_worker.history.branch_move import reclaim_refs
 from maadd_worker.history.git_dir import locate
+from maadd_worker.history.index_file import IndexFile
 from maadd_worker.history.libgit2_store import Libgit2Store
 from maadd_worker.history.outcome import GitFailure
 from maadd_worker.history.store import Change, Person
@@ -216,26 +217,76 @@ def test_a_person_cannot_commit_past_a_record(project, store, change):
     project.assert_sound()
 
 
-def test_the_lock_lingers_and_is_then_given_up(project, store, change):
-    project.write("a.md")
-    store.prepare(patient=False)
-    store.commit([change("a.md")], timeout_s=20)
-    wait = store.settle()
-    assert wait is None or 0 < wait <= 0.01
-    while wait is not None:
-        threading.Event().wait(wait)
+def test_the_lock_is_given_up_with_each_group(project, store, change):
+    for name in ("a.md", "b.md"):
+        project.write(name)
+        store.prepare(patient=False)
+        assert not project.lock.exists()
+        store.commit([change(name)], timeout_s=20)
+        assert project.lock.exists()
         wait = store.settle()
-    assert not project.lock.exists()
+        while wait is not None:
+            assert 0 < wait <= 0.25
+            threading.Event().wait(wait)
+            wait = store.settle()
+        assert not project.lock.exists()
     project.assert_sound()
 
 
-def test_the_lock_is_given_up_even_while_writes_go_on(project, store, change, monkeypatch):
-    monkeypatch.setattr("maadd_worker.history.libgit2_store.LONGEST_HOLD_S", 0.0)
-    project.write("a.md")
-    store.prepare(patient=False)
-    store.commit([change("a.md")], timeout_s=20)
+def test_a_slow_index_waits_for_more_groups_but_not_for_ever(project, store, change, monkeypatch):
+    clock = [100.0]
+    update = IndexFile.update
+
+    def slow_update(self, entries):
+        clock[0] += 0.5
+        update(self, entries)
+
+    monkeypatch.setattr(IndexFile, "update", slow_update)
+    monkeypatch.setattr("maadd_worker.history.libgit2_store.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("maadd_worker.history.index_lock.time.monotonic", lambda: clock[0])
+    waits = []
+    for number in range(3):
+        project.write(f"{number}.md")
+        store.prepare(patient=False)
+        store.commit([change(f"{number}.md")], timeout_s=20)
+        waits.append(store.settle())
+        clock[0] += 0.2
+    assert waits == [None, pytest.approx(0.25), pytest.approx(0.05)]
     assert store.settle() is None
-    assert not project.lock.exists()
+    project.assert_sound()
+
+
+def test_whoever_has_just_staged_something_may_commit_it_first(
+    project, store, change, commit, monkeypatch
+):
+    """A commit by hand fails when the branch moves under it."""
+    project.write("a.md")
+    commit(store, change("a.md"))
+    project.write("theirs.md")
+    project.git("add", "theirs.md")
+    looks = []
+
+    def person_commits(seconds):
+        looks.append(seconds)
+        project.git("commit", "-q", "-m", "by hand")
+
+    monkeypatch.setattr("maadd_worker.history.libgit2_store.time.sleep", person_commits)
+    project.write("b.md")
+    commit(store, change("b.md"))
+    assert len(looks) == 1
+    assert project.subjects()[-2] == "by hand"
+    project.assert_sound()
+
+
+def test_staging_without_a_commit_delays_us_only_for_a_moment(project, store, change, commit):
+    project.write("a.md")
+    commit(store, change("a.md"))
+    project.write("theirs.md")
+    project.git("add", "theirs.md")
+    project.write("b.md")
+    [done] = commit(store, change("b.md"))
+    assert project.head() == done.sha
+    assert project.status() == "A  theirs.md\n"
 
 
 def test_a_branch_moved_by_somebody_else_is_followed(project, store, change, commit):

@@ -77,6 +77,9 @@ class Gate:
     def admit(self, request_id: str) -> bool:
         return self._admits
 
+    def defer(self, request_id: str) -> None:
+        """The reply comes later."""
+
     def depth(self) -> int:
         return 0
 
@@ -146,8 +149,14 @@ class Harness:
     def deliveries(self, *calls: Call) -> list[Reply]:
         """Whatever is delivered for writes that wait together."""
         replies: list[Reply] = []
-        self.engine.write_group(calls, Gate(self.admits), replies.append)
+        self.begin(replies.append, *calls)
+        while self.engine.jobs.running:
+            self.engine.settle(False)
         return replies
+
+    def begin(self, deliver: Callable[[Reply], None], *calls: Call) -> None:
+        """Have writes performed; what is left to a job is not waited for."""
+        self.engine.write_group(calls, Gate(self.admits), deliver)
 
     def reply(self, tool: str, identity: Identity | None = None, **args: Any) -> Reply:
         call = self.request(tool, args, identity=identity)

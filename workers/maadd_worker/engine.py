@@ -30,6 +30,7 @@ from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare
 from maadd_worker.engine_events import reindex_events, stale_model_event
+from maadd_worker.engine_jobs import JOBS_KEY, Jobs
 from maadd_worker.engine_report import NO_EMBEDDINGS, free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
 from maadd_worker.failpoints import arm, reach
@@ -39,14 +40,15 @@ from maadd_worker.history.controller import HistoryController
 from maadd_worker.history.external import ExternalEdits
 from maadd_worker.history.outcome import HistoryOutcome
 from maadd_worker.index.empty_guard import unindexed_files
-from maadd_worker.index.pass_report import PassProgress
+from maadd_worker.index.full_pass import PassSteps, run_steps
+from maadd_worker.index.pass_report import ReindexReport
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index, IndexReader
 from maadd_worker.index.writer import FIRST_PASS_KEY
 from maadd_worker.instructions.files import InstructionFiles
 from maadd_worker.instructions.refresh import RefreshContext, check_refresh
 from maadd_worker.instructions.scaffold import Notice, bind_notices, scaffold
-from maadd_worker.outcome import Outcome, boundary_audit
+from maadd_worker.outcome import Backlog, Outcome, boundary_audit
 from maadd_worker.read.context import ReadContext
 from maadd_worker.read.health import BACKUP_TAG_KEY
 from maadd_worker.read.record_cache import RecordCache
@@ -72,7 +74,7 @@ from maadd_worker.write.maintenance import changes_nothing, lists_backups, reloa
 from maadd_worker.write.outside_edit import index_outside_edit
 from maadd_worker.write.planner import RECORD_WRITES, Member, next_group
 from maadd_worker.write.recovery import recover
-from maadd_worker.write.reindex import reindex, reindex_outcome
+from maadd_worker.write.reindex import check_scope, reindex_outcome, reindex_steps
 
 INDEX_PATH = "_backend/maad.db"
 
@@ -108,10 +110,15 @@ class Engine:
         self._events: deque[Event] = deque()
         self._activity = WriteActivity()
         self._gate: Gate | None = None
-        self._report_progress: Callable[[CallProgress], None] = _nobody_hears
         self._aftercare = Aftercare(index, journal, history, self._record_paths)
         edits = ExternalEdits.asked_for(config.history, root.path, history)
         self._watching = Watching(root, index, config.settings, self._plans, edits)
+        self.jobs = Jobs(
+            self,
+            lambda: self._model.model,
+            lambda: self._index.writer().stamp(),
+            self._aftercare.keep_meta,
+        )
         self._closed = False
         self.read_only = config.history.effective_mode == "read"
         self._contracts = HostContracts(
@@ -170,11 +177,9 @@ class Engine:
             begun = self._index.created or reader.meta_get(FIRST_PASS_KEY) is not None
             self.index_empty = unindexed_files(reader, model, self._root, begun=begun)
         if self.index_empty is not None and self._settings.boot_reindex and not self.read_only:
-            report = reindex(
-                self._write_context(),
-                ReindexArgs(),
-                lambda done: progress(f"reindex {done.doc_type} {done.scanned}"),
-                unread=True,
+            steps = reindex_steps(self._write_context(), ReindexArgs(), unread=True)
+            report = run_steps(
+                steps, lambda done: progress(f"reindex {done.doc_type} {done.scanned}")
             )
             self._notices += reindex_events(report)
             self.index_empty = None
@@ -204,6 +209,11 @@ class Engine:
         """Live records in the index."""
         with contextlib.closing(self._index.reader()) as reader:
             return reader.counters().documents
+
+    @property
+    def backlog(self) -> Backlog:
+        """For the heartbeat."""
+        return Backlog(self._history.pending_writes, self._watching.findings.pending)
 
     @property
     def doc_types(self) -> list[str]:
@@ -246,7 +256,7 @@ class Engine:
             keep_sweep=self._aftercare.keep_sweep,
             instructions=self._instructions,
             engine_report=self.health,
-            index_behind=self._activity.current == "maad_reindex",
+            index_behind=self.jobs.running > 0,
         )
 
     def _plans(self) -> TypePlans:
@@ -289,7 +299,11 @@ class Engine:
                 waiting.popleft()
                 self._activity.begin(call.tool)
                 if gate.admit(call.request_id):
-                    deliver(self._maintain(call))
+                    reply = self._maintain(call, deliver)
+                    if reply is None:
+                        gate.defer(call.request_id)
+                    else:
+                        deliver(reply)
             self._activity.end()
 
     def _answer_strict(self, call: Call, gate: Gate, deliver: Callable[[Reply], None]) -> None:
@@ -405,11 +419,21 @@ class Engine:
             self._config.history.effective_mode,
         )
 
-    def _maintain(self, call: Call) -> Reply:
-        """Writes that concern the whole project."""
+    def _maintain(self, call: Call, deliver: Callable[[Reply], None]) -> Reply | None:
+        """Writes that concern the whole project; None when a job will answer."""
         if call.dry_run and not lists_backups(call):
             return Reply(call.request_id, ok=True, body=b"")
-        return reply_of(call, lambda: self._maintenance(call))
+        if call.tool != "maad_reindex":
+            return reply_of(call, lambda: self._maintenance(call))
+        try:
+            args: Any = check_arguments(TOOLS[call.tool], call.args)
+            self._refresh_model()
+            return self.jobs.submit(call, args, deliver)
+        except (MaadError, MaadErrors) as failure:
+            return failure_reply(call.request_id, failure)
+        except apsw.Error as failure:
+            error = MaadError("BACKEND_ERROR", f"the index failed: {failure}")
+            return failure_reply(call.request_id, error)
 
     def _maintenance(self, call: Call) -> Outcome:
         args: Any = check_arguments(TOOLS[call.tool], call.args)
@@ -426,19 +450,29 @@ class Engine:
                 self._adopt(ModelRefresh(model, {}))
                 self._contracts.reloaded()
                 return outcome
-            case "maad_instructions":
-                return self._refresh_instructions(call, args)
             case _:
-                return self._reindex(call, args)
+                return self._refresh_instructions(call, args)
 
-    def _reindex(self, call: Call, args: ReindexArgs) -> Outcome:
+    # -- jobs ----------------------------------------------------------------------------
+
+    def resume_jobs(self) -> None:
+        """At the start of a server: go on with the jobs that an earlier process did not end."""
+        if not self.read_only:
+            with contextlib.closing(self._index.reader()) as reader:
+                self.jobs.resume(reader.meta_get(JOBS_KEY))
+
+    def check_job(self, args: ReindexArgs) -> None:
+        """See JobHost."""
+        check_scope(self._write_context(), args)
+
+    def job_steps(self, args: ReindexArgs, made_since: str | None) -> PassSteps:
+        """See JobHost."""
         self._refresh_model()
-        report = reindex(
-            self._write_context(),
-            args,
-            self._progress_of(call),
-            unread=self.index_empty is not None,
-        )
+        unread = self.index_empty is not None
+        return reindex_steps(self._write_context(), args, made_since=made_since, unread=unread)
+
+    def job_outcome(self, args: ReindexArgs, report: ReindexReport) -> Outcome:
+        """See JobHost."""
         whole = args.doc_id is None and args.doc_type is None and args.path is None
         if whole and report.indexed + report.skipped:
             # What could not be indexed is in the report; the rest is served.
@@ -448,14 +482,6 @@ class Engine:
         report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
         self._notices += reindex_events(report)
         return reindex_outcome(report, args)
-
-    def _progress_of(self, call: Call) -> Callable[[PassProgress], None] | None:
-        """What tells the front how far the pass of a call is, if anybody wants to know."""
-        if not call.wants_progress:
-            return None
-        return lambda done: self._report_progress(
-            CallProgress(call.request_id, done.scanned, text=done.text)
-        )
 
     def _backup(self, args: BackupArgs) -> Outcome:
         history, policy = self._history, self._config.history
@@ -482,10 +508,9 @@ class Engine:
 
     def _refresh_model(self) -> None:
         """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
-        changed = stale_files(self._root, self._model.model)
-        if changed:
-            trigger = self._activity.current
-            self._notices.append(stale_model_event(self._config.project, trigger, changed))
+        if changed := stale_files(self._root, self._model.model):
+            event = stale_model_event(self._config.project, self._activity.current, changed)
+            self._notices.append(event)
             self._adopt(refresh_model(self._root, self._model.model))
 
     def _adopt(self, model: ModelRefresh) -> None:
@@ -523,13 +548,16 @@ class Engine:
 
     def settle(self, idle: bool) -> float | None:
         """Finish what lags behind the answers; seconds until it wants to be called again."""
-        wait = self._aftercare.settle(idle)
+        # Quiet work would find no quiet between the steps of a job.
+        wait = self._aftercare.settle(idle and not self.jobs.running)
         if self._watching.findings.take_model_change():
             self._refresh_model()
         taken = self._watching.take_over(self._write_context, idle)
         self._events.extend(taken)
+        more = self.jobs.step()
         self._tell_notices()
-        return self._watching.settle(wait)
+        wait = self._watching.settle(wait)
+        return 0.0 if more else wait
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         """Hand over what logs a warning (its name, and members by keyword); failed commits are
@@ -547,10 +575,11 @@ class Engine:
         """Hand over what has the writer thread call `settle`."""
         self._aftercare.connect_wake(wake)
         self._watching.wake = wake
+        self.jobs.wake = wake
 
     def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
         """Hand over what takes the progress of a call that asked for it."""
-        self._report_progress = report
+        self.jobs.report_progress = report
 
     def poll_events(self) -> list[Event]:
         """The changes since the last call."""
@@ -570,7 +599,7 @@ class Engine:
             "diskHeadroomMb": free_mb(self._root.path),
             "embeddings": dict(NO_EMBEDDINGS),
             "watcher": self._watching.health(),
-            "jobs": [],
+            "jobs": msgspec.to_builtins(self.jobs.views),
         }
         report |= self._activity.health() | self._history.health()
         report["advisories"] = [
@@ -586,6 +615,7 @@ class Engine:
             return True
         self._closed = True
         self._watching.stop()
+        self.jobs.close()
         clean = self._history.close()
         self._index.close()
         if self._journal is not None:
@@ -594,7 +624,3 @@ class Engine:
             self._lock.release()
         self._root.close()
         return clean
-
-
-def _nobody_hears(_progress: CallProgress) -> None:
-    """Nobody follows the calls of an engine without a worker process."""

@@ -29,6 +29,10 @@ class Gate(Protocol):
         """
         ...
 
+    def defer(self, request_id: str) -> None:
+        """The reply of an admitted write comes later, from a `settle`."""
+        ...
+
     def depth(self) -> int:
         """Writes that wait or run."""
         ...

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import itertools
+import io
 import os
 import re
 import stat
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 import msgspec
@@ -30,17 +29,23 @@ _RENAME_NOREPLACE = 1
 _RENAME_EXCHANGE = 2
 _RENAMEAT2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
 _NO_RENAMEAT2 = (errno.ENOSYS, errno.EINVAL)
-_SYNC_THREADS = 8
+_SYNC_FILE_RANGE = getattr(ctypes.CDLL(None), "sync_file_range", None)
+_START_WRITING = 2
+_WHOLE_FILE = ctypes.c_int64(0)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
 
 
 class Staged(msgspec.Struct, frozen=True):
     """Bytes beside their target, in a temporary file that nobody reads: new ones not yet in
-    place, or old ones kept until they are not needed any more."""
+    place, or old ones kept until they are not needed any more.
+
+    `file` is open until `sync_staged` or `discard`; None where nothing is to be synced.
+    """
 
     temp: str
     path: str
     replaces: bool
+    file: io.FileIO | None = None
 
 
 def write_temp(root: ProjectRoot, rel: str, data: bytes, *, fsync: bool) -> str:
@@ -48,23 +53,29 @@ def write_temp(root: ProjectRoot, rel: str, data: bytes, *, fsync: bool) -> str:
 
     WRITE_ERROR (`{file, errno}`) leaves nothing behind.
     """
-    return _write_temp(root, rel, data, fsync=fsync, mode=None)
+    staged = _stage(root, rel, data, fsync=fsync, mode=None, replaces=False)
+    [failure] = sync_staged(root, (staged,))
+    if failure is not None:
+        discard(root, staged)
+        raise failure
+    return staged.temp
 
 
 def stage_new(root: ProjectRoot, rel: str, data: bytes, *, fsync: bool) -> Staged:
     """Prepare a new file. Missing parent directories are made, and synced with `fsync`.
 
-    The bytes themselves are not synced: see `sync_staged`. WRITE_ERROR, PATH_OUTSIDE_PROJECT.
+    The bytes themselves are on their way to the disk then; `sync_staged` waits for them.
+    WRITE_ERROR, PATH_OUTSIDE_PROJECT.
     """
     ensure_dir(root, rel.rpartition("/")[0], fsync=fsync)
-    return Staged(_write_temp(root, rel, data, fsync=False, mode=None), rel, replaces=False)
+    return _stage(root, rel, data, fsync=fsync, mode=None, replaces=False)
 
 
-def stage_replacement(root: ProjectRoot, rel: str, data: bytes) -> Staged:
+def stage_replacement(root: ProjectRoot, rel: str, data: bytes, *, fsync: bool) -> Staged:
     """Prepare the new content of an existing file, with its mode bits.
 
-    A link that stays inside the project is written through. The bytes are not synced: see
-    `sync_staged`. WRITE_ERROR, PATH_OUTSIDE_PROJECT.
+    A link that stays inside the project is written through. As for the bytes with `fsync`, see
+    `stage_new`. WRITE_ERROR, PATH_OUTSIDE_PROJECT.
     """
     with failing_as("WRITE_ERROR", rel):
         with root.parent(rel) as (directory, name):
@@ -75,8 +86,8 @@ def stage_replacement(root: ProjectRoot, rel: str, data: bytes) -> Staged:
                 status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
-    temp = _write_temp(root, rel, data, fsync=False, mode=stat.S_IMODE(status.st_mode))
-    return Staged(temp, rel, replaces=True)
+    mode = stat.S_IMODE(status.st_mode)
+    return _stage(root, rel, data, fsync=fsync, mode=mode, replaces=True)
 
 
 def sync_staged(root: ProjectRoot, staged: Sequence[Staged]) -> list[MaadError | None]:
@@ -85,10 +96,7 @@ def sync_staged(root: ProjectRoot, staged: Sequence[Staged]) -> list[MaadError |
     Several are synced at once, because a device flushes them together: fifty files in the
     time of a few.
     """
-    if len(staged) < 2:
-        return [_sync(root, one) for one in staged]
-    with ThreadPoolExecutor(min(_SYNC_THREADS, len(staged))) as pool:
-        return list(pool.map(_sync, itertools.repeat(root), staged))
+    return root.at_once(_sync, staged)
 
 
 def exchange(root: ProjectRoot, staged: Staged) -> Staged | None:
@@ -141,18 +149,20 @@ def put_in_place(root: ProjectRoot, staged: Staged) -> None:
 def discard(root: ProjectRoot, staged: Staged) -> None:
     """Remove a staged file that is not wanted any more; what cannot be removed now goes with
     the next sweep."""
+    if staged.file is not None:
+        staged.file.close()
     with suppress(MaadError):
         unlink(root, staged.temp)
 
 
 def create_exclusive(root: ProjectRoot, rel: str, data: bytes, *, fsync: bool) -> None:
     """`stage_new`, sync and `put_in_place` for one file."""
-    _publish_one(root, stage_new(root, rel, data, fsync=fsync), fsync=fsync)
+    _publish_one(root, stage_new(root, rel, data, fsync=fsync))
 
 
 def replace(root: ProjectRoot, rel: str, data: bytes, *, fsync: bool) -> None:
     """`stage_replacement`, sync and `put_in_place` for one file."""
-    _publish_one(root, stage_replacement(root, rel, data), fsync=fsync)
+    _publish_one(root, stage_replacement(root, rel, data, fsync=fsync))
 
 
 def rename_no_replace(root: ProjectRoot, src: str, dst: str) -> None:
@@ -200,10 +210,20 @@ def ensure_dir(root: ProjectRoot, rel_dir: str, *, fsync: bool = True) -> None:
 
 def fsync_dirs(root: ProjectRoot, rel_files: Iterable[str]) -> None:
     """Make the names of files durable: each distinct parent is synced once; WRITE_ERROR."""
-    for parent in dict.fromkeys(rel.rpartition("/")[0] for rel in rel_files):
-        with failing_as("WRITE_ERROR", parent or "."):
-            _fsync_directory(root, parent)
-            reach("folder.synced")
+    parents = list(dict.fromkeys(rel.rpartition("/")[0] for rel in rel_files))
+
+    def sync(parent: str) -> MaadError | None:
+        try:
+            with failing_as("WRITE_ERROR", parent or "."):
+                _fsync_directory(root, parent)
+                reach("folder.synced")
+        except MaadError as failure:
+            return failure
+        return None
+
+    for failure in root.at_once(sync, parents):
+        if failure is not None:
+            raise failure
 
 
 def sweep_temp_files(root: ProjectRoot, rel_dirs: Iterable[str], *, deep: bool = True) -> list[str]:
@@ -233,54 +253,53 @@ def sweep_temp_files(root: ProjectRoot, rel_dirs: Iterable[str], *, deep: bool =
     return sorted(removed)
 
 
-def _publish_one(root: ProjectRoot, staged: Staged, *, fsync: bool) -> None:
-    [failure] = sync_staged(root, (staged,)) if fsync else (None,)
+def _publish_one(root: ProjectRoot, staged: Staged) -> None:
+    [failure] = sync_staged(root, (staged,))
     if failure is not None:
         discard(root, staged)
         raise failure
     put_in_place(root, staged)
 
 
-def _sync(root: ProjectRoot, staged: Staged) -> MaadError | None:
+def _sync(staged: Staged) -> MaadError | None:
+    if staged.file is None:
+        return None
     try:
-        with (
-            failing_as("WRITE_ERROR", staged.path),
-            root.parent(staged.temp) as (directory, name),
-        ):
-            fd = os.open(name, os.O_WRONLY | os.O_NOFOLLOW, dir_fd=directory)
-            try:
-                os.fsync(fd)
-                reach("file.synced")
-            finally:
-                os.close(fd)
+        with failing_as("WRITE_ERROR", staged.path), staged.file:
+            os.fsync(staged.file.fileno())
+            reach("file.synced")
     except MaadError as failure:
         return failure
     return None
 
 
-def _write_temp(root: ProjectRoot, rel: str, data: bytes, *, fsync: bool, mode: int | None) -> str:
+def _stage(
+    root: ProjectRoot, rel: str, data: bytes, *, fsync: bool, mode: int | None, replaces: bool
+) -> Staged:
     temp = _temp_name(rel)
     with failing_as("WRITE_ERROR", rel), root.parent(temp) as (directory, name):
         reach("file.stage")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        fd = os.open(name, flags, 0o666, dir_fd=directory)
+        file = io.FileIO(os.open(name, flags, 0o666, dir_fd=directory), "wb")
         try:
-            try:
-                if mode is not None:
-                    os.fchmod(fd, mode)
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(fd, rest) :]
-                reach("file.staged")
-                if fsync:
-                    os.fsync(fd)
-            finally:
-                os.close(fd)
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(file.fileno(), rest) :]
+            reach("file.staged")
+            if not fsync:
+                file.close()
+                return Staged(temp, rel, replaces)
+            if _SYNC_FILE_RANGE is not None:
+                # Only to begin early: `_sync` waits, and sees what goes wrong.
+                _SYNC_FILE_RANGE(file.fileno(), _WHOLE_FILE, _WHOLE_FILE, _START_WRITING)
         except BaseException:
+            file.close()
             with suppress(OSError):
                 os.unlink(name, dir_fd=directory)
             raise
-    return temp
+    return Staged(temp, rel, replaces, file)
 
 
 def _temp_name(rel: str) -> str:

@@ -33,8 +33,9 @@ TOKEN_NAME = "maadd-index.token"
 
 _SHOWN = f".git/{LOCK_NAME}"
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
-_GAP_SHARE = 0.1
-_LONGEST_GAP_S = 0.025
+_GAP_SHARE = 0.5
+_LONGEST_GAP_S = 0.1
+"""After a hold others get a part of its length, but no more than this."""
 
 
 class _Proof(msgspec.Struct, frozen=True):
@@ -146,6 +147,10 @@ class IndexLock:
             time.sleep(pause)
         self._patience.until(self._try, patient=patient)
         self.taken_at = time.monotonic()
+
+    def await_free(self, *, patient: bool) -> None:
+        """Make sure that nobody else has the lock, without taking it. Raises as `acquire`."""
+        self._patience.until(lambda: not self.is_foreign(), patient=patient)
 
     def _try(self) -> bool:
         try:

@@ -2,7 +2,8 @@
 
 One commit is a blob, the trees on its path, a commit object, and the branch moved by
 compare-and-swap; a group of commits moves the branch once. The index file follows in
-`settle`, behind the answers, and its lock is held from before the branch moves until then.
+`settle`, behind the answers, and its lock is held from before the branch moves until then: no
+longer, so that a person's Git finds it free most of the time.
 """
 
 from __future__ import annotations
@@ -41,9 +42,16 @@ from maadd_worker.history.trees import (
 )
 from maadd_worker.history.worktree import Worktree
 
-LINGER_S = 0.010
-"""The lock is kept so long after the last commit of a group, for the next one."""
 LONGEST_HOLD_S = 0.250
+_INDEX_SHARE = 0.2
+"""The index is written with each group while that takes no more than this part of the time; a
+large one waits for more groups, with the lock held."""
+
+_COURTESY_S = 0.25
+_LONGEST_COURTESY_S = 1.0
+_LOOK_S = 0.005
+"""Whoever has just written the index, as `git add` does, is about to commit, which fails when
+the branch moves meanwhile: we stand aside so long, or until their commit is there."""
 
 _MOVE_ATTEMPTS = 5
 _REMEMBERED_S = 5.0
@@ -81,7 +89,9 @@ class Libgit2Store:
         self._index = IndexFile(git_dir)
         self._unindexed: dict[str, TreeEntry | None] = {}
         self._recent: dict[str, _Indexed] = {}
-        self._last_commit = 0.0
+        self._patient = False
+        self._indexed_at = 0.0
+        self._index_cost_s = 0.0
         self._branch_locked = False
         self._trees = TreeCache(self._read_tree, self._write_tree)
         self._worktree = Worktree(git_dir, repository, self._objects, self._trees)
@@ -107,10 +117,10 @@ class Libgit2Store:
     # Commits
 
     def prepare(self, *, patient: bool) -> None:
-        """See Store.prepare. The lock is ours from now until `settle`."""
+        """See Store.prepare."""
         refuse_while_busy(self._git_dir)
-        self._lock.acquire(patient=patient)
-        self._last_commit = time.monotonic()
+        self._lock.await_free(patient=patient)
+        self._patient = patient
 
     def commit(self, changes: Sequence[Change], *, timeout_s: float) -> list[Committed]:
         """See Store.commit."""
@@ -135,8 +145,6 @@ class Libgit2Store:
                 raise GitFailure(
                     "GIT_COMMIT_FAILED", self._git_dir.scrub(f"the commit failed: {failure}")
                 ) from failure
-            finally:
-                self._last_commit = time.monotonic()
 
     def _commit_chain(self, changes: Sequence[Change], timeout_s: float) -> list[Committed]:
         head = self._repository.lookup_reference("HEAD")
@@ -165,6 +173,7 @@ class Libgit2Store:
             results.append(Committed(str(parent), skipped=skipped))
         if parent is not None and parent != base:
             made = next(change for change, done in zip(changes, results, strict=True) if done.sha)
+            self._take_lock(base)
             reach("git.move")
             self._move(head, base, parent, made)
             reach("git.moved")
@@ -174,6 +183,17 @@ class Libgit2Store:
         self._loaded = True
         self._branch_locked = False
         return results
+
+    def _take_lock(self, base: pygit2.Oid | None) -> None:
+        """The lock is ours from now until `settle`."""
+        if self._lock.taken_at is None:
+            give_up = time.monotonic() + _LONGEST_COURTESY_S
+            while (written := self._index.written_by_others()) is not None:
+                left = min(written + _COURTESY_S - time.time(), give_up - time.monotonic())
+                if left <= 0 or self._target(self._repository.lookup_reference("HEAD")) != base:
+                    break
+                time.sleep(min(left, _LOOK_S))
+        self._lock.acquire(patient=self._patient)
 
     def _load_head(self, head: pygit2.Reference) -> pygit2.Oid | None:
         """The commit that HEAD names, None on an unborn branch; its tree is loaded."""
@@ -273,16 +293,18 @@ class Libgit2Store:
         taken = self._lock.taken_at
         if taken is None and not self._unindexed:
             return None
+        began = time.monotonic()
         if taken is not None and not force:
-            now = time.monotonic()
-            remaining = min(self._last_commit + LINGER_S, taken + LONGEST_HOLD_S) - now
-            if remaining > 0:
-                return remaining
+            due = min(self._indexed_at + self._index_cost_s / _INDEX_SHARE, taken + LONGEST_HOLD_S)
+            if due > began:
+                return due - began
         try:
             if self._unindexed:
                 self._lock.acquire(patient=False)
                 self._index.update(self._lost_entries() | self._unindexed)
                 self._unindexed = {}
+                self._indexed_at = time.monotonic()
+                self._index_cost_s = self._indexed_at - began
         finally:
             self._lock.release()
         return None

@@ -1,8 +1,8 @@
 """Carrying out planned writes as a group (design §5, spec 03 §2.5).
 
-One durable journal transaction, then each file, one sync per folder, one index transaction.
-Every result is what the writes would have given one after the other. What fails is taken
-back alone; what is answered as done is on the disk and in the index.
+New bytes beside their files, one durable journal transaction, then each file, one sync per
+folder, one index transaction. Every result is what the writes would have given one after the
+other. What fails is taken back alone; what is answered as done is on the disk and in the index.
 """
 
 from __future__ import annotations
@@ -26,7 +26,14 @@ from maadd_worker.markdown.text import iso_milliseconds
 from maadd_worker.write.bulk_commit import BulkMark, encode_member
 from maadd_worker.write.context import FileChange, Plan, WriteContext
 from maadd_worker.write.expected import Expectation, with_expectation
-from maadd_worker.write.publication import publish_changes, touched_paths, withdraw
+from maadd_worker.write.publication import (
+    Staging,
+    discard_staging,
+    publish_changes,
+    stage_changes,
+    touched_paths,
+    withdraw,
+)
 
 _LAST_DELETION = """
 SELECT max(change_seq), max(deleted_at) FROM deletions WHERE doc_id = ?
@@ -83,11 +90,15 @@ def execute_group(
         for one, expectation in zip(done, expected or [None] * len(done), strict=True)
         if one.journal_id is not None
     ]
+    # The bytes travel while the journal waits for the disk; no name changes before it is there.
+    changes = [change for plan in plans if (change := plan.change) is not None]
+    staging = stage_changes(context.root, changes, fsync=context.settings.fsync)
     try:
         journal.begin(entries)
     except MaadError as failure:
+        discard_staging(context.root, staging)
         return [msgspec.structs.replace(one, errors=(failure,), journal_id=None) for one in done]
-    _publish_all(context, done)
+    _publish_all(context, done, staging)
     refused = next((one.errors for one in done if one.errors), None)
     if atomic and refused is not None:
         _take_back_all(context, done, MaadErrors(list(refused)))
@@ -106,12 +117,12 @@ def execute_group(
     return [msgspec.structs.replace(one, journal_id=None) if one.errors else one for one in done]
 
 
-def _publish_all(context: WriteContext, done: list[Execution]) -> None:
+def _publish_all(context: WriteContext, done: list[Execution], staging: Staging) -> None:
     fsync = context.settings.fsync
     changing = [number for number, one in enumerate(done) if one.plan.change is not None]
     changes = [change for one in done if (change := one.plan.change) is not None]
     paths: list[str] = []
-    ends = publish_changes(context.root, changes, fsync=fsync)
+    ends = publish_changes(context.root, changes, staging)
     for number, change, end in zip(changing, changes, ends, strict=True):
         if end.failure is not None:
             done[number] = _failed(done[number], end.failure)

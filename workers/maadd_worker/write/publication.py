@@ -1,6 +1,6 @@
 """Carrying out planned file changes, and taking them back (spec 01 §15.2, 03 §2.5).
 
-New bytes are staged and synced for a whole group before the first name changes; the changes
+New bytes are staged for a whole group, and synced before the first name changes; the changes
 themselves are then a rename or an unlink each.
 """
 
@@ -38,29 +38,59 @@ class Published(msgspec.Struct, frozen=True):
     aside: Staged | None = None
 
 
+class Staging(msgspec.Struct, frozen=True):
+    """The new bytes of some changes beside their targets, and the failure of each change that
+    could not get so far; both by number of the change."""
+
+    staged: Mapping[int, Staged]
+    failures: Mapping[int, MaadError]
+
+
+def stage_changes(root: ProjectRoot, changes: Sequence[FileChange], *, fsync: bool) -> Staging:
+    """Write what the changes will publish; with `fsync` it is on its way to the disk.
+
+    No name that anybody reads changes by this. WRITE_ERROR, PATH_OUTSIDE_PROJECT.
+    """
+    staged: dict[int, Staged] = {}
+    failures: dict[int, MaadError] = {}
+    for number, change in enumerate(changes):
+        if change.data is None:
+            continue
+        stage = stage_new if change.kind == "create" else stage_replacement
+        try:
+            staged[number] = stage(root, change.path, change.data, fsync=fsync)
+        except MaadError as failure:
+            failures[number] = failure
+    return Staging(staged, failures)
+
+
+def discard_staging(root: ProjectRoot, staging: Staging) -> None:
+    """Remove what was staged for changes that will not happen."""
+    for staged in staging.staged.values():
+        discard(root, staged)
+
+
 def publish_changes(
-    root: ProjectRoot, changes: Sequence[FileChange], *, fsync: bool
+    root: ProjectRoot, changes: Sequence[FileChange], staging: Staging
 ) -> list[Published]:
     """Do the changes, in order.
 
     WRITE_ERROR, DELETE_ERROR, DUPLICATE_DOC_ID, VERSION_CONFLICT, PATH_OUTSIDE_PROJECT: such a
     change leaves the disk as it was. Directories are synced by the caller.
     """
-    failures: list[MaadError | None] = [None] * len(changes)
+    failures = dict(staging.failures)
     ends: list[Published] = []
-    staged = _stage(root, changes, failures, fsync=fsync)
-    if fsync:
-        refused = sync_staged(root, list(staged.values()))
-        for number, failure in zip(list(staged), refused, strict=True):
-            if failure is not None:
-                failures[number] = failure
-                discard(root, staged[number])
+    refused = sync_staged(root, list(staging.staged.values()))
+    for (number, staged), failure in zip(staging.staged.items(), refused, strict=True):
+        if failure is not None:
+            failures[number] = failure
+            discard(root, staged)
     for number, change in enumerate(changes):
-        if failures[number] is not None:
+        if number in failures:
             ends.append(Published(failures[number]))
             continue
         try:
-            ends.append(Published(aside=_publish(root, change, staged.get(number))))
+            ends.append(Published(aside=_publish(root, change, staging.staged.get(number))))
         except MaadError as failure:
             ends.append(Published(failure))
     return ends
@@ -86,28 +116,6 @@ def touched_paths(change: FileChange) -> list[str]:
     if change.kind == "forget":
         return []
     return [change.path] if change.new_path is None else [change.path, change.new_path]
-
-
-def _stage(
-    root: ProjectRoot,
-    changes: Sequence[FileChange],
-    failures: list[MaadError | None],
-    *,
-    fsync: bool,
-) -> Mapping[int, Staged]:
-    """The new bytes beside their targets, by number of the change."""
-    staged: dict[int, Staged] = {}
-    for number, change in enumerate(changes):
-        if change.data is None:
-            continue
-        try:
-            if change.kind == "create":
-                staged[number] = stage_new(root, change.path, change.data, fsync=fsync)
-            else:
-                staged[number] = stage_replacement(root, change.path, change.data)
-        except MaadError as failure:
-            failures[number] = failure
-    return staged
 
 
 def _publish(root: ProjectRoot, change: FileChange, staged: Staged | None) -> Staged | None:
