@@ -32,6 +32,10 @@ class HistorySettings(msgspec.Struct, frozen=True):
     max_delay_ms: int | None = None
 
 
+PROVIDER_GROUP = "maadd.embedding_providers"
+"""Entry points of other packages that make embedding providers."""
+
+
 class EmbeddingSettings(msgspec.Struct, frozen=True):
     """The semantic subsystem's part of the environment (spec 02 §6.1, 07).
 

@@ -26,8 +26,8 @@ from maadd_worker.disk.journal import Journal
 from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
-from maadd_worker.engine_aftercare import Aftercare
-from maadd_worker.engine_report import NO_EMBEDDINGS, NO_WATCHER, free_mb, model_advisories
+from maadd_worker.engine_aftercare import Aftercare, sooner
+from maadd_worker.engine_report import NO_WATCHER, free_mb, model_advisories
 from maadd_worker.history.backup import BackupContext, backup
 from maadd_worker.history.controller import HistoryController
 from maadd_worker.history.outcome import HistoryOutcome
@@ -47,6 +47,8 @@ from maadd_worker.read.record_cache import RecordCache
 from maadd_worker.read.tools import is_short, read
 from maadd_worker.replies import failure_reply, reply_of
 from maadd_worker.schema.model import ModelRefresh, load_model, refresh_model, stale_files
+from maadd_worker.semantic.providers.embedder import Embedder
+from maadd_worker.semantic.service import SemanticIndex
 from maadd_worker.write.activity import WriteActivity
 from maadd_worker.write.admission import Admission, now_ms
 from maadd_worker.write.answer import (
@@ -93,6 +95,7 @@ class Engine:
         index: Index,
         journal: Journal | None,
         history: HistoryController,
+        semantic: SemanticIndex,
     ) -> None:
         self._config = config
         self._settings = config.settings
@@ -102,6 +105,7 @@ class Engine:
         self._index = index
         self._journal = journal
         self._history = history
+        self._semantic = semantic
         self._cache = RecordCache(root, _CACHE_BYTES, config.settings.max_doc_bytes, time.time_ns)
         self._type_plans = TypePlans(model.model)
         self._instructions = InstructionFiles(root)
@@ -117,8 +121,14 @@ class Engine:
         self.index_empty: int | None = None
 
     @classmethod
-    def open(cls, config: WorkerConfig, progress: Callable[[str], None]) -> Engine:
-        """Open the project in the order of spec 01 §1.1.
+    def open(
+        cls,
+        config: WorkerConfig,
+        progress: Callable[[str], None],
+        embedder: Embedder | None = None,
+    ) -> Engine:
+        """Open the project in the order of spec 01 §1.1; `embedder` takes the place of the one
+        that the settings name.
 
         Raises MaadError or MaadErrors: PROJECT_LOCKED, READ_ONLY, BACKEND_ERROR,
         GIT_NOT_INITIALIZED, and the load errors of registry and schemas.
@@ -136,6 +146,9 @@ class Engine:
             progress("index")
             index = Index.open(os.path.join(root.path, INDEX_PATH), read_only=read_only)
             undo.callback(index.close)
+            semantic = SemanticIndex.open(
+                index, root, config.settings, read_only=read_only, embedder=embedder
+            )
             progress("journal")
             journal = None
             if not read_only:
@@ -143,7 +156,7 @@ class Engine:
                 undo.callback(journal.close)
             history = HistoryController.open(root.path, config.history, config.settings, journal)
             undo.callback(history.close)
-            engine = cls(config, root, lock, model, index, journal, history)
+            engine = cls(config, root, lock, model, index, journal, history, semantic)
             if journal is not None:
                 progress("recovery")
                 engine.recovery_actions = recover(
@@ -193,7 +206,7 @@ class Engine:
 
     def open_reader(self) -> IndexReader:
         """A reader for one more thread; the caller closes it."""
-        return self._index.reader()
+        return self._semantic.prepare(self._index.reader())
 
     def is_short(self, call: Call) -> bool:
         """Whether the read is quick enough for the thread that takes messages."""
@@ -223,6 +236,7 @@ class Engine:
             keep_sweep=self._aftercare.keep_sweep,
             instructions=self._instructions,
             engine_report=self.health,
+            semantic=self._semantic.reads,
         )
 
     def _plans(self) -> TypePlans:
@@ -251,6 +265,7 @@ class Engine:
     ) -> None:
         """Perform writes in arrival order and deliver one Reply for each admitted one."""
         self._gate = gate
+        self._semantic.hold()
         waiting = deque(calls)
         while waiting:
             call = waiting[0]
@@ -271,6 +286,7 @@ class Engine:
                 if gate.admit(call.request_id):
                     deliver(self._maintain(call))
             self._activity.end()
+        self._semantic.release()
 
     def _refusal(self, call: Call) -> MaadError | None:
         try:
@@ -400,8 +416,17 @@ class Engine:
             # What could not be indexed is in the report; the rest is served.
             self.index_empty = None
         broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
-        report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
+        warnings = report.warnings
+        if args.embeddings:
+            warnings += self._semantic.embed_all(call.deadline_ms / 2000, self._others_wait)
+        report = msgspec.structs.replace(
+            report, errors=(*broken, *report.errors), warnings=warnings
+        )
         return reindex_outcome(report, args)
+
+    def _others_wait(self) -> bool:
+        """Whether writes wait beside the one that runs."""
+        return self._gate is not None and self._gate.depth() > 1
 
     def _progress_of(self, call: Call) -> Callable[[PassProgress], None] | None:
         """What tells the front how far the pass of a call is, if anybody wants to know."""
@@ -482,12 +507,13 @@ class Engine:
 
     def settle(self, idle: bool) -> float | None:
         """Finish what lags behind the answers; seconds until it wants to be called again."""
-        return self._aftercare.settle(idle)
+        return sooner(self._aftercare.settle(idle), self._semantic.settle(idle))
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         """Hand over what logs a warning (its name, and members by keyword); failed commits are
         logged with it, also those since the start, and what the start has to tell."""
         self._history.connect_log(warn)
+        self._semantic.connect_log(warn)
         while self._notices:
             notice = self._notices.pop(0)
             warn(notice.event, **notice.members)
@@ -495,6 +521,7 @@ class Engine:
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hand over what has the writer thread call `settle`."""
         self._aftercare.connect_wake(wake)
+        self._semantic.connect_wake(wake)
 
     def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
         """Hand over what takes the progress of a call that asked for it."""
@@ -516,7 +543,6 @@ class Engine:
             "registeredTypes": len(self._model.model.registry.types),
             "writeQueueDepth": 0 if self._gate is None else self._gate.depth(),
             "diskHeadroomMb": free_mb(self._root.path),
-            "embeddings": dict(NO_EMBEDDINGS),
             "watcher": dict(NO_WATCHER),
             "jobs": [],
         }
@@ -529,6 +555,7 @@ class Engine:
         if self._closed:
             return True
         self._closed = True
+        self._semantic.close()
         clean = self._history.close()
         self._index.close()
         if self._journal is not None:

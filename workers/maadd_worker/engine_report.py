@@ -10,20 +10,6 @@ import msgspec
 
 from maadd_worker.schema.model import ModelRefresh
 
-NO_EMBEDDINGS = MappingProxyType(
-    {
-        "enabled": False,
-        "provider": None,
-        "model": None,
-        "dim": None,
-        "vecReady": False,
-        "queueDepth": 0,
-        "embeddedBlocks": 0,
-        "indexedBlocks": 0,
-        "failures": 0,
-    }
-)
-"""An engine without search by meaning."""
 NO_WATCHER = MappingProxyType(
     {"enabled": False, "mode": "off", "lastEventAt": None, "pendingEvents": 0, "overflowTotal": 0}
 )
