@@ -182,7 +182,7 @@ class _Search:
         pool = _SCOPED_POOL if self._request.scoped else self._pool
         candidates = max(_LEAST_CANDIDATES, _CANDIDATES_PER_PLACE * pool)
         bits: bytes = self._connection.execute(_BITS, (vector,)).get
-        nearest = self._rows(_NEAREST_BY_BITS, (vector, bits, candidates)).fetchmany(pool)
+        nearest = self._rows(_NEAREST_BY_BITS, (vector, bits, candidates, pool)).fetchall()
         crowded = len(nearest) >= pool
         return self._collect(nearest, pool), crowded
 
@@ -297,7 +297,7 @@ _NEAREST_BY_BITS = """
 SELECT v.block, vec_distance_l2(v.embedding, ?1) AS d
 FROM (SELECT block FROM vec_bits
       ORDER BY vec_distance_hamming(vec_bit(bits), vec_bit(?2)) LIMIT ?3) n
-CROSS JOIN vec_blocks v ON v.block = n.block ORDER BY d, v.block
+CROSS JOIN vec_blocks v ON v.block = n.block ORDER BY d, v.block LIMIT ?4
 """
 _HOMES = """
 SELECT s.doc_no, d.doc_id, d.doc_type FROM json_each(?) i

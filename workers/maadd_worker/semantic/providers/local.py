@@ -2,13 +2,14 @@
 
 The weights lie in the package. They are read from its folder without importing it: its code
 would look for missing files in the network and sets up logging for the whole process. A text is
-the mean of the vectors of its tokens; tokens do not reach over white space, so those of a word
-are looked up once.
+the mean of the vectors of its tokens, in which the few most frequent tokens, such as articles,
+count less; tokens do not reach over white space, so those of a word are looked up once.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import math
 import threading
 from collections.abc import Sequence
 from itertools import chain
@@ -22,9 +23,12 @@ DEFAULT_MODEL = "l2_supercat"
 
 _NEEDED = ("numpy", "safetensors", "tokenizers")
 _INSTALL = "install the extra: pip install 'maadd[local]'"
+_SPECIAL_TOKENS = 259
+"""Control signs and single bytes; behind them tokens are numbered by frequency."""
+_DAMPING = 0.01
+"""A token of this frequency counts half."""
+_EULER = 0.5772156649
 _KNOWN_WORDS = 32_768
-_LONGEST_WORD = 24
-"""Longer ones are mostly numbers and hashes, which do not come again."""
 
 
 class LocalEmbedder:
@@ -85,6 +89,11 @@ class _StaticModel:
         with safe_open(str(weights), framework="numpy") as tensors:
             matrix = tensors.get_tensor("embedding.weight")
         self._matrix: Any = numpy.ascontiguousarray(matrix[:, :dim], dtype=numpy.float32)
+        # By Zipf's law the frequency of the nth token is 1/n of the sum of all these.
+        common = len(self._matrix) - _SPECIAL_TOKENS
+        frequencies = 1 / (numpy.arange(1, common + 1) * (math.log(common) + _EULER))
+        weights = (_DAMPING / (_DAMPING + frequencies)).astype(numpy.float32)
+        self._matrix[_SPECIAL_TOKENS:] *= weights[:, None]
         self._words: dict[str, Sequence[int]] = {}
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
@@ -92,10 +101,10 @@ class _StaticModel:
         the first unit vector."""
         numpy = self._numpy
         split = [text.split() for text in texts]
-        known = self._tokens_of({word for words in split for word in words})
+        known = self._with_tokens_of(set().union(*split))
         vectors = numpy.zeros((len(texts), self._matrix.shape[1]), dtype="<f4")
         for place, words in enumerate(split):
-            tokens = numpy.fromiter(chain.from_iterable(known[word] for word in words), numpy.int32)
+            tokens = numpy.fromiter(chain.from_iterable(map(known.__getitem__, words)), numpy.int32)
             if len(tokens):
                 self._matrix.take(tokens, axis=0).sum(axis=0, out=vectors[place])
         lengths = numpy.linalg.norm(vectors, axis=1, keepdims=True)
@@ -104,14 +113,17 @@ class _StaticModel:
         vectors /= lengths
         return [vector.tobytes() for vector in vectors]
 
-    def _tokens_of(self, words: set[str]) -> dict[str, Sequence[int]]:
-        words_known = self._words
-        known = {word: tokens for word in words if (tokens := words_known.get(word)) is not None}
-        new = [word for word in words if word not in known]
+    def _with_tokens_of(self, words: set[str]) -> dict[str, Sequence[int]]:
+        """The tokens of words, of these among others."""
+        known = self._words
+        new = sorted(words.difference(known))
+        if not new:
+            return known
+        if len(known) + len(new) > _KNOWN_WORDS:
+            # Another thread may go on with the old one.
+            known = self._words = {}
+            new = sorted(words)
         encoded = self._tokenizer.encode_batch_fast(new, add_special_tokens=False)
-        found = {word: one.ids for word, one in zip(new, encoded, strict=True)}
-        if len(words_known) + len(found) > _KNOWN_WORDS:
-            # Readers of the old one may go on with it.
-            words_known = self._words = {}
-        words_known.update((word, ids) for word, ids in found.items() if len(word) <= _LONGEST_WORD)
-        return known | found
+        for word, one in zip(new, encoded, strict=True):
+            known[word] = one.ids
+        return known
