@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ from maadd.protocol.messages import (
 )
 from maadd.protocol.tools import TOOLS, ToolKind
 from maadd_worker.engine import Engine
+from maadd_worker.semantic.providers.embedder import Embedder
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 REGISTRY = """\
 types:
@@ -88,9 +92,11 @@ class Harness:
         *,
         max_writes: int | None = None,
         max_delay_ms: int | None = None,
+        embedder: Embedder | None = None,
         **settings: Any,
     ) -> None:
         self.root = root
+        self.embedder = embedder
         self.mode = mode
         self._thresholds = max_writes, max_delay_ms
         self._settings = WorkerSettings(**{"watch": "off", "fsync": False, **settings})
@@ -109,7 +115,7 @@ class Harness:
             history=HistorySettings(self.mode, self.mode, "project", *self._thresholds),
             settings=self._settings,
         )
-        return Engine.open(config, lambda _: None)
+        return Engine.open(config, lambda _: None, self.embedder)
 
     def reopen(self) -> None:
         """Close the engine and open the project again."""

@@ -3,13 +3,14 @@
 The weights lie in the package. They are read from its folder without importing it: its code
 would look for missing files in the network and sets up logging for the whole process. A text is
 the mean of the vectors of its tokens, in which the few most frequent tokens, such as articles,
-count less; tokens do not reach over white space, so those of a word are looked up once.
+count less. Only words are looked at, each by itself, so that the tokens of a word are found once.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import math
+import re
 import threading
 from collections.abc import Sequence
 from itertools import chain
@@ -23,6 +24,7 @@ DEFAULT_MODEL = "l2_supercat"
 
 _NEEDED = ("numpy", "safetensors", "tokenizers")
 _INSTALL = "install the extra: pip install 'maadd[local]'"
+_WORD = re.compile(r"\w+")
 _SPECIAL_TOKENS = 259
 """Control signs and single bytes; behind them tokens are numbered by frequency."""
 _DAMPING = 0.01
@@ -92,15 +94,15 @@ class _StaticModel:
         # By Zipf's law the frequency of the nth token is 1/n of the sum of all these.
         common = len(self._matrix) - _SPECIAL_TOKENS
         frequencies = 1 / (numpy.arange(1, common + 1) * (math.log(common) + _EULER))
-        weights = (_DAMPING / (_DAMPING + frequencies)).astype(numpy.float32)
-        self._matrix[_SPECIAL_TOKENS:] *= weights[:, None]
+        counts = (_DAMPING / (_DAMPING + frequencies)).astype(numpy.float32)
+        self._matrix[_SPECIAL_TOKENS:] *= counts[:, None]
         self._words: dict[str, Sequence[int]] = {}
 
     def embed(self, texts: Sequence[str]) -> list[bytes]:
         """The mean token vector of each text, of length one; that of a text without any token is
         the first unit vector."""
         numpy = self._numpy
-        split = [text.split() for text in texts]
+        split = [_WORD.findall(text) for text in texts]
         known = self._with_tokens_of(set().union(*split))
         vectors = numpy.zeros((len(texts), self._matrix.shape[1]), dtype="<f4")
         for place, words in enumerate(split):
