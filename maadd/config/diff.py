@@ -53,4 +53,9 @@ def _fixed(before: ProjectConfig, after: ProjectConfig) -> list[str]:
 
 def _policy(project: ProjectConfig) -> tuple[object, ...]:
     history = project.history
-    return history.effective_mode, history.max_writes, history.max_delay_ms
+    return (
+        history.effective_mode,
+        history.max_writes,
+        history.max_delay_ms,
+        history.external_edits,
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from maadd.config.rules import HISTORY_MODES, MAX_SAFE_INTEGER
+from maadd.config.rules import EXTERNAL_EDITS, HISTORY_MODES, MAX_SAFE_INTEGER
 from maadd.protocol.errors import MaadError, MaadErrors
 from maadd.protocol.roles import ROLE_NAMES, Role, parse_role
 from maadd.protocol.suggestion import nearest
@@ -18,7 +18,15 @@ PROJECT_NAME = re.compile(r"[a-z][a-z0-9_-]*", re.ASCII)
 """What a project may be called; match it whole."""
 
 _TOP_KEYS = ("name", "projects")
-_ENTRY_KEYS = ("name", "path", "role", "description", "history_mode", "history_options")
+_ENTRY_KEYS = (
+    "name",
+    "path",
+    "role",
+    "description",
+    "history_mode",
+    "history_options",
+    "external_edits",
+)
 _OPTION_KEYS = ("max_writes", "max_delay_ms")
 
 
@@ -32,6 +40,7 @@ class ProjectEntry(msgspec.Struct, frozen=True):
     history_mode: str | None = None
     max_writes: int | None = None
     max_delay_ms: int | None = None
+    external_edits: str | None = None
 
 
 class Problems:
@@ -127,6 +136,11 @@ def _read_entry(
         problems.invalid(
             f"{where}.history_mode: {_shown(mode)} is none of {', '.join(HISTORY_MODES)}"
         )
+    edits = raw.get("external_edits")
+    if edits is not None and edits not in EXTERNAL_EDITS:
+        problems.invalid(
+            f"{where}.external_edits: {_shown(edits)} is none of {', '.join(EXTERNAL_EDITS)}"
+        )
     options = _read_options(_optional(raw, "history_options", {}), where, problems)
     if len(problems.errors) > before or role is None:
         return None
@@ -138,6 +152,7 @@ def _read_entry(
         history_mode=mode,
         max_writes=options.get("max_writes"),
         max_delay_ms=options.get("max_delay_ms"),
+        external_edits=edits,
     )
 
 

@@ -26,6 +26,7 @@ def resolve_history(
     has_git: bool,
     max_writes: int | None = None,
     max_delay_ms: int | None = None,
+    external_edits: str = "index",
 ) -> tuple[HistorySettings, tuple[Advisory, ...]]:
     """The history policy of `project` and what there is to say about it.
 
@@ -43,7 +44,7 @@ def resolve_history(
             "at the project root; run 'git init' there or choose feed or read",
             {"historyMode": mode, "modeSource": source},
         )
-    settings = HistorySettings(mode, configured, source, max_writes, max_delay_ms)
+    settings = HistorySettings(mode, configured, source, max_writes, max_delay_ms, external_edits)
     if source != "inferred":
         return settings, ()
     found = "has" if has_git else "has no"

@@ -66,7 +66,7 @@ def load_instance(path: str, settings: Settings) -> Instance:
     projects: dict[str, ProjectConfig] = {}
     for entry in entries:
         try:
-            projects[entry.name] = _project(entry, settings.history_mode_default)
+            projects[entry.name] = _project(entry, settings)
         except MaadError as error:
             details = {**(error.details or {}), "project": entry.name}
             problems.errors.append(MaadError(error.code, error.message, details))
@@ -83,20 +83,21 @@ def synthesize_instance(project_dir: str, role: Role, settings: Settings) -> Ins
     root = os.path.abspath(project_dir)
     label = _OUTSIDE_NAME.sub("-", os.path.basename(root).lower()) or "default"
     try:
-        project = _project(ProjectEntry("default", root, role), settings.history_mode_default)
+        project = _project(ProjectEntry("default", root, role), settings)
     except MaadError as error:
         raise MaadErrors([error]) from None
     return Instance(f"{label}-legacy", "synthetic", None, root, {"default": project})
 
 
-def _project(entry: ProjectEntry, default_mode: str | None) -> ProjectConfig:
+def _project(entry: ProjectEntry, settings: Settings) -> ProjectConfig:
     history, advisories = resolve_history(
         entry.name,
         configured=entry.history_mode,
-        default=default_mode,
+        default=settings.history_mode_default,
         has_git=os.path.lexists(os.path.join(entry.path, ".git")),
         max_writes=entry.max_writes,
         max_delay_ms=entry.max_delay_ms,
+        external_edits=entry.external_edits or settings.external_edits,
     )
     return ProjectConfig(entry.name, entry.path, entry.role, entry.description, history, advisories)
 

@@ -23,6 +23,7 @@ from maadd.protocol.suggestion import nearest
 
 MAX_SAFE_INTEGER = 2**53 - 1
 
+EXTERNAL_EDITS = ("index", "commit")
 HISTORY_MODES = ("audit", "feed", "read", "batch", "snapshot")
 """The history modes a project or the environment may name (spec 03 §7)."""
 

@@ -190,6 +190,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             on_bad=OnBad.REFUSE,
         ),
     ] = None
+    external_edits: Annotated[
+        str, V("MAADD_EXTERNAL_EDITS", one_of(*rules.EXTERNAL_EDITS), "F")
+    ] = "index"
     history_fallback_delay_ms: Annotated[
         int, V("MAADD_HISTORY_FALLBACK_DELAY_MS", integer(0), "W")
     ] = 5_000

@@ -30,6 +30,8 @@ class HistorySettings(msgspec.Struct, frozen=True):
     mode_source: str
     max_writes: int | None = None
     max_delay_ms: int | None = None
+    external_edits: str = "index"
+    """What becomes of files that others changed: `index`, or `commit` as well."""
 
 
 PROVIDER_GROUP = "maadd.embedding_providers"

@@ -62,6 +62,7 @@ projects:
     description: Building permits
     history_mode: batch
     history_options: {{ max_writes: 25, max_delay_ms: 2000 }}
+    external_edits: commit
   - name: roads_2
     path: {folder}/x/../roads
 """,
@@ -76,7 +77,7 @@ projects:
     assert permits.path == str(folder / "permits")
     assert permits.role is Role.WRITER
     assert permits.description == "Building permits"
-    assert permits.history == HistorySettings("batch", "batch", "project", 25, 2000)
+    assert permits.history == HistorySettings("batch", "batch", "project", 25, 2000, "commit")
     assert permits.advisories == ()
     assert roads.path == str(folder / "roads")
     assert roads.role is Role.READER
@@ -170,6 +171,7 @@ def test_a_yaml_error_has_its_place(folder: Path, text: bytes, line: int, column
         (entry("description: 7"), ["projects[0].description: "]),
         (entry("history_mode: none"), ["projects[0].history_mode: 'none'"]),
         (entry("history_mode: [feed]"), ["projects[0].history_mode: "]),
+        (entry("external_edits: keep"), ["projects[0].external_edits: 'keep'"]),
         (entry("history_options: fast"), ["projects[0].history_options: "]),
         (
             entry("history_options: {max_writes: 0, max_delay_ms: soon, max_write: 1}"),

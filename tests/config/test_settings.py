@@ -195,6 +195,7 @@ TABLE: list[tuple[str, str, Any, Texts]] = [
             ["Audit", "none"],
         ),
     ),
+    ("MAADD_EXTERNAL_EDITS", "external_edits", "index", ({"commit": "commit"}, ["Commit", "no"])),
     ("MAADD_HISTORY_FALLBACK_DELAY_MS", "history_fallback_delay_ms", 5_000, LEAST_ZERO),
     (
         "MAAD_COMMIT_IDENTITY",

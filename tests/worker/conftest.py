@@ -93,12 +93,14 @@ class Harness:
         max_writes: int | None = None,
         max_delay_ms: int | None = None,
         embedder: Embedder | None = None,
+        external_edits: str = "index",
         **settings: Any,
     ) -> None:
         self.root = root
         self.embedder = embedder
         self.mode = mode
         self._thresholds = max_writes, max_delay_ms
+        self._external_edits = external_edits
         self._settings = WorkerSettings(**{"watch": "off", "fsync": False, **settings})
         self._number = 0
         self.admits = True
@@ -112,7 +114,9 @@ class Harness:
             generation=1,
             endpoint="",
             control_endpoint=None,
-            history=HistorySettings(self.mode, self.mode, "project", *self._thresholds),
+            history=HistorySettings(
+                self.mode, self.mode, "project", *self._thresholds, self._external_edits
+            ),
             settings=self._settings,
         )
         return Engine.open(config, lambda _: None, self.embedder)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from typing import Any
 
 import msgspec
@@ -413,3 +416,19 @@ def test_replacing_vectors_does_not_grow_the_file_without_bound(open_project: An
         assert woken.drain()["embeddedBlocks"] == 150
     assert pages() < 1.3 * before
     assert is_sound(project)
+
+
+def test_a_worker_that_is_not_asked_to_embed_loads_nothing_for_it() -> None:
+    heavy = "numpy httpx wordllama tokenizers safetensors sqlite_vec"
+    code = (
+        "import sys, maadd_worker.engine, maadd_worker.process.main; "
+        f"print([name for name in '{heavy}'.split() if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    assert done.stdout == "[]\n"

@@ -27,9 +27,11 @@ from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare, sooner
-from maadd_worker.engine_report import NO_WATCHER, free_mb, model_advisories
+from maadd_worker.engine_report import free_mb, model_advisories
+from maadd_worker.engine_watch import Watching
 from maadd_worker.history.backup import BackupContext, backup
-from maadd_worker.history.controller import HistoryController
+from maadd_worker.history.controller import NEED_GIT, HistoryController
+from maadd_worker.history.external import ExternalEdits
 from maadd_worker.history.outcome import HistoryOutcome
 from maadd_worker.index.document import index_document
 from maadd_worker.index.empty_guard import index_state, unindexed_files
@@ -115,6 +117,10 @@ class Engine:
         self._gate: Gate | None = None
         self._report_progress: Callable[[CallProgress], None] = _nobody_hears
         self._aftercare = Aftercare(index, journal, history, self._record_paths)
+        edits = None
+        if config.history.external_edits == "commit" and config.history.effective_mode in NEED_GIT:
+            edits = ExternalEdits(root.path, history)
+        self._watching = Watching(root, index, config.settings, self._plans, edits)
         self._closed = False
         self.read_only = config.history.effective_mode == "read"
         self.recovery_actions: list[str] = []
@@ -146,9 +152,7 @@ class Engine:
             progress("index")
             index = Index.open(os.path.join(root.path, INDEX_PATH), read_only=read_only)
             undo.callback(index.close)
-            semantic = SemanticIndex.open(
-                index, root, config.settings, read_only=read_only, embedder=embedder
-            )
+            semantic = SemanticIndex.open(index, root, config, embedder)
             progress("journal")
             journal = None
             if not read_only:
@@ -196,6 +200,17 @@ class Engine:
             self._root, self._instructions, failures, read_only=self.read_only
         )
 
+    def start_watching(self) -> None:
+        """At the start of a server: follow what others change on the disk (spec 01 §14.7)."""
+        if not self.read_only:
+            self._watching.wanted = True
+            self._watch_when_served()
+
+    def _watch_when_served(self) -> None:
+        # Until the index is served, only the pass that fills it may write to it.
+        if self.index_empty is None:
+            self._watching.start()
+
     @property
     def documents(self) -> int:
         """Live records in the index."""
@@ -219,7 +234,8 @@ class Engine:
             self._refuse_empty(call.tool)
             args = check_arguments(TOOLS[call.tool], call.args)
             with reader.snapshot(), reader.deadline(call.deadline_ms / 1000):
-                return read(self._read_context(reader), call.tool, args)
+                outcome = read(self._read_context(reader), call.tool, args)
+            return self._watching.advise(call.tool, outcome)
 
         return reply_of(call, answer)
 
@@ -286,7 +302,6 @@ class Engine:
                 if gate.admit(call.request_id):
                     deliver(self._maintain(call))
             self._activity.end()
-        self._semantic.release()
 
     def _refusal(self, call: Call) -> MaadError | None:
         try:
@@ -397,6 +412,7 @@ class Engine:
                     self._root, self._model.model, self._index.writer(), self._history
                 )
                 self._model = ModelRefresh(model, {})
+                self._watching.model_changed()
                 return outcome
             case "maad_instructions":
                 return self._refresh_instructions(call, args)
@@ -415,18 +431,15 @@ class Engine:
         if whole and report.indexed + report.skipped:
             # What could not be indexed is in the report; the rest is served.
             self.index_empty = None
+            self._watch_when_served()
         broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
         warnings = report.warnings
         if args.embeddings:
-            warnings += self._semantic.embed_all(call.deadline_ms / 2000, self._others_wait)
+            warnings += self._semantic.embed_all(call.deadline_ms / 2000, self._gate)
         report = msgspec.structs.replace(
             report, errors=(*broken, *report.errors), warnings=warnings
         )
         return reindex_outcome(report, args)
-
-    def _others_wait(self) -> bool:
-        """Whether writes wait beside the one that runs."""
-        return self._gate is not None and self._gate.depth() > 1
 
     def _progress_of(self, call: Call) -> Callable[[PassProgress], None] | None:
         """What tells the front how far the pass of a call is, if anybody wants to know."""
@@ -463,6 +476,7 @@ class Engine:
         """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
         if stale_files(self._root, self._model.model):
             self._model = refresh_model(self._root, self._model.model)
+            self._watching.model_changed()
 
     def _write_context(self) -> WriteContext:
         return WriteContext(
@@ -499,6 +513,8 @@ class Engine:
             self._cache.forget(change.path)
             if change.kind in ("unlink", "forget"):
                 self._aftercare.owe_forgetting()
+            if change.kind in ("unlink", "forget", "rename"):
+                self._watching.findings.retry_duplicates()
         event = event_of(done)
         if event is not None and outcome.failure is None:
             self._events.append(event)
@@ -507,13 +523,19 @@ class Engine:
 
     def settle(self, idle: bool) -> float | None:
         """Finish what lags behind the answers; seconds until it wants to be called again."""
-        return sooner(self._aftercare.settle(idle), self._semantic.settle(idle))
+        wait = self._aftercare.settle(idle)
+        if self._watching.findings.take_model_change():
+            self._refresh_model()
+        taken = self._watching.take_over(self._write_context, idle)
+        self._events.extend(taken)
+        return self._watching.settle(sooner(wait, self._semantic.settle(idle)))
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         """Hand over what logs a warning (its name, and members by keyword); failed commits are
         logged with it, also those since the start, and what the start has to tell."""
         self._history.connect_log(warn)
         self._semantic.connect_log(warn)
+        self._watching.warn = warn
         while self._notices:
             notice = self._notices.pop(0)
             warn(notice.event, **notice.members)
@@ -521,6 +543,7 @@ class Engine:
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hand over what has the writer thread call `settle`."""
         self._aftercare.connect_wake(wake)
+        self._watching.wake = wake
         self._semantic.connect_wake(wake)
 
     def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
@@ -543,11 +566,15 @@ class Engine:
             "registeredTypes": len(self._model.model.registry.types),
             "writeQueueDepth": 0 if self._gate is None else self._gate.depth(),
             "diskHeadroomMb": free_mb(self._root.path),
-            "watcher": dict(NO_WATCHER),
+            "watcher": self._watching.health(),
             "jobs": [],
         }
         report |= self._activity.health() | self._history.health()
-        report["advisories"] = model_advisories(self._model) + report.get("advisories", [])
+        report["advisories"] = [
+            *model_advisories(self._model),
+            *self._watching.advisories(),
+            *report.get("advisories", []),
+        ]
         return report
 
     def close(self) -> bool:
@@ -555,6 +582,7 @@ class Engine:
         if self._closed:
             return True
         self._closed = True
+        self._watching.stop()
         self._semantic.close()
         clean = self._history.close()
         self._index.close()

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import os
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from maadd_worker.schema.model import ModelRefresh
-
-NO_WATCHER = MappingProxyType(
-    {"enabled": False, "mode": "off", "lastEventAt": None, "pendingEvents": 0, "overflowTotal": 0}
-)
-"""An engine that does not watch its files."""
 
 
 def model_advisories(refresh: ModelRefresh) -> list[dict[str, Any]]:

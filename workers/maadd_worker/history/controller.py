@@ -36,7 +36,7 @@ CHECKPOINT_IDLE_S = 1.0
 MAINTENANCE_IDLE_S = 60.0
 MAINTENANCE_POLL_S = 1.0
 
-_NEED_GIT = ("audit", "batch", "snapshot")
+NEED_GIT = ("audit", "batch", "snapshot")
 
 
 class HistoryController:
@@ -59,7 +59,7 @@ class HistoryController:
         self._policy: Policy | None = None
         if self._mode == "audit":
             self._policy = AuditPolicy(self._committer, self._report)
-        elif self._mode in _NEED_GIT:
+        elif self._mode in NEED_GIT:
             assert journal is not None
             tags = SnapshotTags(root, settings) if self._mode == "snapshot" else None
             self._policy = BatchPolicy(
@@ -85,7 +85,7 @@ class HistoryController:
         there is none. A lock that a dead process of ours left is removed.
         """
         mode = history.effective_mode
-        if mode in _NEED_GIT and not os.path.lexists(os.path.join(root, ".git")):
+        if mode in NEED_GIT and not os.path.lexists(os.path.join(root, ".git")):
             raise MaadError(
                 "GIT_NOT_INITIALIZED",
                 f"history mode {mode} needs a Git repository at the project root; run `git init` "
@@ -93,7 +93,7 @@ class HistoryController:
                 {"historyMode": mode, "modeSource": history.mode_source},
             )
         controller = cls(root, history, settings, journal)
-        if mode in _NEED_GIT:
+        if mode in NEED_GIT:
             controller._lock_reclaimed = controller._committer.look()
             controller._journaled = journal.pending() if journal is not None else []
         return controller

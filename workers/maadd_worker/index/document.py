@@ -7,15 +7,19 @@ from typing import Literal
 import apsw
 import msgspec
 
-from maadd.protocol.errors import MaadError
+from maadd.protocol.errors import MaadError, MaadErrors
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.index.connection import backend_error
 from maadd_worker.index.documents import DocumentRow, FileIdentity
 from maadd_worker.index.new_document import NewDocument, new_document
 from maadd_worker.index.writer import IndexWriter
 from maadd_worker.markdown.document import ParsedDocument, parse_document
-from maadd_worker.markdown.frontmatter import content_hash
+from maadd_worker.markdown.frontmatter import content_hash, split_file
+from maadd_worker.markdown.yaml_profile import load_frontmatter
 from maadd_worker.schema.model import Model
+
+_MAX_HEAD_BYTES = 16 * 1024 * 1024
+"""A file that is read to see which id it has may be no larger."""
 
 
 class IndexedDocument(msgspec.Struct, frozen=True):
@@ -98,11 +102,24 @@ def store_document(
 
 
 def _refuse_collision(root: ProjectRoot, indexed: DocumentRow, path: str) -> None:
-    """DUPLICATE_DOC_ID while the indexed file is there; without it the record has moved."""
-    if root.exists(indexed.file_path):
+    """DUPLICATE_DOC_ID while the indexed file has the id; otherwise the record has moved."""
+    if root.exists(indexed.file_path) and not _has_another_id(root, indexed):
         raise MaadError(
             "DUPLICATE_DOC_ID",
             f'{path} has the doc_id "{indexed.doc_id}" of {indexed.file_path}; give one of the '
             "two another id, or delete it",
             {"indexedPath": indexed.file_path, "conflictingPath": path},
         )
+
+
+def _has_another_id(root: ProjectRoot, indexed: DocumentRow) -> bool:
+    """Whether the file of a row says another id now, as when two files change places."""
+    path = indexed.file_path
+    try:
+        content = root.read(path, _MAX_HEAD_BYTES)
+        if content_hash(content.data) == indexed.file_hash:
+            return False
+        doc_id = load_frontmatter(split_file(content.data, path), path).get("doc_id")
+    except (MaadError, MaadErrors):
+        return False
+    return isinstance(doc_id, str) and doc_id != indexed.doc_id

@@ -27,4 +27,5 @@ def _open_served(config: WorkerConfig, progress: Callable[[str], None]) -> Engin
 
     engine = Engine.open(config, progress)
     engine.offer_instructions()
+    engine.start_watching()
     return engine

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import apsw
 
-from maadd.protocol.messages import WorkerSettings
+from maadd.protocol.messages import WorkerConfig, WorkerSettings
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.index.documents import read_meta
 from maadd_worker.index.store import Index, IndexReader, IndexWriter
@@ -32,6 +32,14 @@ _BETWEEN_WRITES_S = 0.2
 """While writes keep coming, one slice in so long."""
 
 _LOOK_S = 0.05
+
+
+class WaitingWrites(Protocol):
+    """The queue of writes, as far as it matters here."""
+
+    def depth(self) -> int:
+        """Writes that wait or run."""
+        ...
 
 
 class SemanticIndex:
@@ -63,18 +71,17 @@ class SemanticIndex:
         cls,
         index: Index,
         root: ProjectRoot,
-        settings: WorkerSettings,
-        *,
-        read_only: bool,
+        config: WorkerConfig,
         embedder: Embedder | None = None,
     ) -> SemanticIndex:
         """Bring the semantic index of a project up; `embedder` takes the place of the one that
         the settings name. Nothing that goes wrong here keeps a project from being served."""
+        settings = config.settings
         made = cls(index, settings)
         if settings.embedding.enable:
             made._choose_embedder(embedder)
         try:
-            if read_only:
+            if config.history.effective_mode == "read":
                 made._open_for_reading()
             elif settings.embedding.enable:
                 made._open_for_writing(index.writer(), root)
@@ -250,17 +257,14 @@ class SemanticIndex:
             self._drain.start()
 
     def hold(self) -> None:
-        """Writes are at hand: embedding waits for a moment."""
+        """Writes are at hand: embedding waits until `settle`."""
         if self._drain is not None:
             self._drain.hold()
 
-    def release(self) -> None:
-        """No write is at hand any more."""
-        if self._drain is not None:
-            self._drain.release()
-
     def settle(self, idle: bool) -> float | None:
         """Do a part of the upkeep; seconds until it wants to be called again."""
+        if self._drain is not None:
+            self._drain.release()
         self._kick()
         if not self._has_work():
             return None
@@ -274,10 +278,10 @@ class SemanticIndex:
             self._kick()
         return 0.0 if self._has_work() else None
 
-    def embed_all(self, timeout_s: float, others_wait: Callable[[], bool]) -> tuple[str, ...]:
+    def embed_all(self, timeout_s: float, writes: WaitingWrites | None) -> tuple[str, ...]:
         """Queue every block and wait until all are embedded, or the provider does not work, or
-        the time is over, or `others_wait`, asked now and then, is true; warnings about what is
-        left, which is embedded behind the answer."""
+        the time is over, or another write waits; warnings about what is left, which is embedded
+        behind the answer."""
         store, writer = self._store, self._index.writer()
         if self.reads is None or store is None:
             return ()
@@ -291,7 +295,8 @@ class SemanticIndex:
             end = time.monotonic() + timeout_s
             while drain.wait(_LOOK_S):
                 self._store_finished(time.monotonic() + _SLICE_S)
-                if others_wait() or time.monotonic() > end:
+                others_wait = writes is not None and writes.depth() > 1
+                if others_wait or time.monotonic() > end:
                     break
         left = queue_state(writer.connection)
         if not left.depth:

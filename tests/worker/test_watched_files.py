@@ -1,0 +1,433 @@
+"""What others change on the disk reaches the index by itself (spec 01 §14.7)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maadd.protocol.messages import Event
+from maadd_worker.watch.survey import survey
+
+PATIENCE_S = 20.0
+
+
+class Watched:
+    """A served project whose writer thread is the test."""
+
+    def __init__(self, harness: Any) -> None:
+        self.harness = harness
+        self.root: Path = harness.root
+        self.events: list[Event] = []
+        self._woken = threading.Event()
+        harness.engine.connect_wake(self._woken.set)
+        harness.engine.connect_log(self._log)
+        self.logged: list[str] = []
+        harness.engine.start_watching()
+
+    def _log(self, event: str, **members: Any) -> None:
+        self.logged.append(event)
+
+    def until(self, condition: Callable[[], Any]) -> Any:
+        """Do what a writer does between calls until the condition holds; its value."""
+        end = time.monotonic() + PATIENCE_S
+        while not (value := condition()):
+            assert time.monotonic() < end, "it did not happen"
+            self._woken.wait(0.1)
+            self._woken.clear()
+            self.harness.engine.settle(True)
+            self.events += self.harness.engine.poll_events()
+        return value
+
+    def external(self) -> list[Event]:
+        return [event for event in self.events if event.origin == "external"]
+
+    def write(self, path: str, text: str) -> None:
+        """Save a file the way a careful editor does."""
+        target = self.root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f".{target.name}.swp")
+        draft.write_text(text)
+        draft.rename(target)
+
+    def names(self) -> set[str]:
+        rows = self.harness.ok("maad_query", docType="ship", fields=["name"], limit=200)["results"]
+        return {row["fields"]["name"] for row in rows}
+
+    def row(self, doc_id: str) -> Any:
+        """The live row of a record in the index."""
+        return self.harness.engine._index.writer().find(doc_id)
+
+    def health(self) -> Any:
+        return self.harness.ok("maad_health")
+
+
+def ship(doc_id: str, name: str) -> str:
+    return f"---\ndoc_id: {doc_id}\ndoc_type: ship\nschema: ship.v1\nname: {name}\n---\n"
+
+
+@pytest.fixture
+def watched(open_project: Any) -> Callable[..., Watched]:
+    def opener(mode: str = "audit", **settings: Any) -> Watched:
+        return Watched(open_project(mode, **{"watch": "auto", **settings}))
+
+    return opener
+
+
+def test_a_saved_file_is_found_with_a_new_version_and_an_external_event(watched: Any) -> None:
+    project = watched()
+    doc_id = project.harness.ok("maad_create", docType="ship", fields={"name": "Ada"})["docId"]
+    path = project.root / f"ships/{doc_id}.md"
+    project.write(f"ships/{doc_id}.md", path.read_text().replace("Ada", "Bo"))
+    project.until(lambda: project.names() == {"Bo"})
+    assert project.harness.ok("maad_get", docId=doc_id)["version"] == 2
+    [event] = project.external()
+    assert (event.action, event.doc_id) == ("update", doc_id)
+
+
+@pytest.mark.parametrize("watch", ["auto", "poll"])
+def test_files_that_come_and_go_are_rows_that_come_and_go(watched: Any, watch: str) -> None:
+    project = watched(watch=watch)
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.write("ships/shp-b.md", ship("shp-b", "Bo"))
+    project.until(lambda: project.names() == {"Ada", "Bo"})
+    (project.root / "ships/shp-a.md").unlink()
+    project.until(lambda: project.names() == {"Bo"})
+    assert [e.action for e in project.events if e.doc_id == "shp-a"] == ["create", "delete"]
+
+
+def test_the_last_file_of_a_folder_deleted_by_hand_is_gone(watched: Any) -> None:
+    project = watched()
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    (project.root / "ships/shp-a.md").unlink()
+    project.until(lambda: project.names() == set())
+
+
+def test_what_changed_while_nobody_watched_is_found_at_the_start(watched: Any) -> None:
+    project = watched(watch="off")
+    project.harness.ok("maad_create", docType="ship", fields={"name": "Ada"})
+    project.write("ships/shp-b.md", ship("shp-b", "Bo"))
+    assert project.health()["watcher"]["mode"] == "off"
+    project.harness.close()
+    project = watched()
+    project.until(lambda: project.names() == {"Ada", "Bo"})
+
+
+def test_a_folder_and_a_file_in_it_made_at_once_are_both_seen(watched: Any) -> None:
+    project = watched()
+    project.write("ships/a/b/c/shp-a.md", ship("shp-a", "Ada"))
+    elsewhere = project.root / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "shp-b.md").write_text(ship("shp-b", "Bo"))
+    project.until(lambda: project.names() == {"Ada"})
+    elsewhere.rename(project.root / "ships/moved")
+    project.until(lambda: project.names() == {"Ada", "Bo"})
+    shutil.move(project.root / "ships/moved", project.root / "elsewhere")
+    project.until(lambda: project.names() == {"Ada"})
+
+
+def test_a_moved_file_keeps_its_record(watched: Any) -> None:
+    project = watched()
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    (project.root / "ships/fleet").mkdir()
+    (project.root / "ships/shp-a.md").rename(project.root / "ships/fleet/Shp-A.md")
+    row = project.until(
+        lambda: (row := project.row("shp-a")).file_path == "ships/fleet/Shp-A.md" and row
+    )
+    assert row.version == 1
+    assert "delete" not in [event.action for event in project.events]
+
+
+def test_two_files_that_change_places_are_both_served(watched: Any) -> None:
+    project = watched()
+    project.write("ships/a.md", ship("shp-a", "Ada"))
+    project.write("ships/b.md", ship("shp-b", "Bo"))
+    project.until(lambda: project.names() == {"Ada", "Bo"})
+    (project.root / "ships/a.md").rename(project.root / "ships/t")
+    (project.root / "ships/b.md").rename(project.root / "ships/a.md")
+    (project.root / "ships/t").rename(project.root / "ships/b.md")
+
+    project.until(
+        lambda: (
+            project.row("shp-a").file_path == "ships/b.md"
+            and project.row("shp-b").file_path == "ships/a.md"
+        )
+    )
+    project.until(lambda: not project.health()["watcher"]["pendingEvents"])
+    assert project.names() == {"Ada", "Bo"}
+    assert not [a for a in project.health()["advisories"] if a["code"] == "DUPLICATE_DOC_ID"]
+
+
+def test_own_writes_never_come_back_as_edits(watched: Any) -> None:
+    project = watched()
+    for name in ("Ada", "Bo", "Cy"):
+        doc_id = project.harness.ok("maad_create", docType="ship", fields={"name": name})["docId"]
+    project.harness.ok("maad_update", docId=doc_id, fields={"name": "Dee"})
+    project.harness.ok("maad_delete", docId=doc_id)
+    # A foreign file behind them: once it is in, all earlier events are dealt with.
+    project.write("ships/shp-z.md", ship("shp-z", "Zoe"))
+    project.until(lambda: "Zoe" in project.names())
+    assert [event.doc_id for event in project.external()] == ["shp-z"]
+
+
+def test_a_broken_file_is_shown_with_its_place_until_it_is_mended(watched: Any) -> None:
+    project = watched()
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    project.write("ships/shp-a.md", "---\ndoc_id: shp-a\nname: [\n---\n")
+
+    def complaints() -> list[Any]:
+        return [one for one in project.health()["advisories"] if one.get("file")]
+
+    [complaint] = project.until(complaints)
+    assert complaint["file"] == "ships/shp-a.md"
+    assert complaint["code"] == "PARSE_ERROR"
+    assert project.names() == {"Ada"}, "the last good content stays"
+    project.write("ships/shp-a.md", ship("shp-a", "Eve"))
+    project.until(lambda: project.names() == {"Eve"})
+    assert complaints() == []
+
+
+def test_a_record_that_breaks_its_schema_is_served_as_invalid(watched: Any) -> None:
+    project = watched()
+    project.write("ships/shp-a.md", ship("shp-a", "Ada").replace("name", "tonnage: many\nname"))
+    project.until(lambda: project.names() == {"Ada"})
+    assert project.harness.ok("maad_summary")["warnings"]["validationErrors"] == 1
+
+
+def test_a_second_file_with_the_same_id_is_reported_and_overwrites_nothing(watched: Any) -> None:
+    project = watched()
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    project.write("ships/copy.md", ship("shp-a", "Copy"))
+    project.until(
+        lambda: [a for a in project.health()["advisories"] if a["code"] == "DUPLICATE_DOC_ID"]
+    )
+    assert project.names() == {"Ada"}
+    (project.root / "ships/shp-a.md").unlink()
+    project.until(lambda: project.names() == {"Copy"})
+
+
+def test_the_second_file_counts_once_a_tool_deletes_the_first(watched: Any) -> None:
+    project = watched()
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    project.write("ships/copy.md", ship("shp-a", "Copy"))
+    project.until(
+        lambda: [a for a in project.health()["advisories"] if a["code"] == "DUPLICATE_DOC_ID"]
+    )
+    project.harness.ok("maad_delete", docId="shp-a", mode="hard")
+    project.until(lambda: project.names() == {"Copy"})
+
+
+def test_a_schema_edit_reaches_the_rows_and_a_broken_one_is_shown(watched: Any) -> None:
+    project = watched()
+    project.write("ships/shp-a.md", ship("shp-a", "Ada").replace("name", "home: Kiel\nname"))
+    project.until(lambda: project.names() == {"Ada"})
+    schema = project.root / "_schema/ship.v1.yaml"
+    good = schema.read_text()
+    project.write(
+        "_schema/ship.v1.yaml",
+        good.replace("fields:", "fields:\n  home: {type: string, index: true}"),
+    )
+
+    def by_home() -> Any:
+        reply = project.harness.reply("maad_query", docType="ship", filters={"home": "Kiel"})
+        return reply.ok and b'"total":1' in reply.body
+
+    project.until(by_home)
+    project.write("_schema/ship.v1.yaml", "type: [")
+
+    def complaints() -> list[Any]:
+        return [one for one in project.health()["advisories"] if one.get("type") == "ship"]
+
+    [complaint] = project.until(complaints)
+    assert "_schema/ship.v1.yaml" in complaint["message"]
+    assert by_home(), "the last good schema serves reads"
+    project.write("_schema/ship.v1.yaml", good)
+    project.until(lambda: not complaints())
+
+
+def test_a_folder_that_vanished_as_a_whole_keeps_its_rows(watched: Any) -> None:
+    project = watched()
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    (project.root / "ships").rename(project.root / "away")
+    project.until(lambda: [a for a in project.health()["advisories"] if a["code"] == "ROWS_KEPT"])
+    assert project.harness.engine.documents == 1
+    (project.root / "away").rename(project.root / "ships")
+    project.write("ships/shp-b.md", ship("shp-b", "Bo"))
+    project.until(lambda: project.names() == {"Ada", "Bo"})
+
+
+def test_a_git_checkout_of_many_files_is_taken_over(watched: Any) -> None:
+    project = watched("feed")
+    project.harness.git("checkout", "-q", "-b", "many")
+    for number in range(300):
+        target = project.root / f"ships/shp-{number}.md"
+        target.parent.mkdir(exist_ok=True)
+        target.write_text(ship(f"shp-{number}", f"n{number}"))
+    project.harness.git("add", "ships")
+    project.harness.git("commit", "-q", "-m", "many")
+    project.until(lambda: project.harness.engine.documents == 300)
+    project.harness.git("checkout", "-q", "main")
+    project.until(lambda: project.harness.engine.documents == 0)
+    project.harness.git("checkout", "-q", "many")
+    project.until(lambda: project.harness.engine.documents == 300)
+
+
+def test_links_to_folders_are_not_followed(watched: Any, tmp_path_factory: Any) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "shp-x.md").write_text(ship("shp-x", "Xi"))
+    project = watched()
+    (project.root / "ships").mkdir()
+    os.symlink(outside, project.root / "ships/link")
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    (outside / "shp-x.md").write_text(ship("shp-x", "Xi again"))
+    project.write("ships/deep/shp-b.md", ship("shp-b", "Bo"))
+    project.until(lambda: project.names() == {"Ada", "Bo"})
+
+
+def test_edits_are_left_to_their_author_unless_the_project_commits_them(watched: Any) -> None:
+    project = watched()
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    assert project.harness.git("status", "--porcelain") == "?? ships/\n"
+
+
+@pytest.mark.parametrize("mode", ["audit", "batch"])
+def test_a_group_of_edits_becomes_one_commit_that_lists_them(watched: Any, mode: str) -> None:
+    project = watched(mode, external_edits="commit", max_writes=1)
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.write("ships/shp-b.md", ship("shp-b", "Bo"))
+    project.until(lambda: "external" in project.harness.git("log", "--format=%B", "-1"))
+    assert project.harness.git("rev-list", "--count", "HEAD") == "2\n"
+    project.until(lambda: project.harness.git("status", "--porcelain") == "")
+    for doc_id in ("shp-a", "shp-b"):
+        [entry] = project.harness.ok("maad_history", docId=doc_id)
+        assert entry["action"] == "create"
+
+
+def test_nothing_is_committed_in_the_middle_of_a_persons_merge(watched: Any) -> None:
+    project = watched(external_edits="commit")
+    head = project.harness.git("rev-parse", "HEAD")
+    (project.root / ".git/MERGE_HEAD").write_text(head)
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    edits = project.harness.engine._watching._edits
+    edits._due = 0.0
+    assert edits.settle() > 1
+    assert project.harness.git("rev-parse", "HEAD") == head
+    (project.root / ".git/MERGE_HEAD").unlink()
+    edits._due = 0.0
+    project.until(lambda: project.harness.git("rev-parse", "HEAD") != head)
+
+
+def test_what_a_pull_brings_is_committed_already(watched: Any) -> None:
+    project = watched(external_edits="commit")
+    project.harness.git("checkout", "-q", "-b", "theirs")
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.harness.git("add", "ships")
+    project.harness.git("commit", "-q", "-m", "theirs")
+    project.until(lambda: project.names() == {"Ada"})
+    edits = project.harness.engine._watching._edits
+    edits._due = 0.0
+    project.harness.engine.settle(True)
+    assert project.harness.git("log", "-1", "--format=%s") == "theirs\n"
+
+
+def test_without_native_events_the_files_are_polled_and_one_advisory_says_so(
+    watched: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Any) -> None:
+        raise OSError(28, "OS file watch limit reached")
+
+    monkeypatch.setattr("maadd_worker.watch.watcher.RustNotify", refused)
+    project = watched()
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    assert project.health()["watcher"]["mode"] == "poll"
+    codes = [one["code"] for one in project.health()["advisories"]]
+    assert codes.count("WATCH_DEGRADED") == 1
+    assert project.logged.count("watch_degraded") == 1
+
+
+def test_a_watch_that_breaks_is_made_again(watched: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from maadd_worker.watch import watcher
+
+    real = watcher.RustNotify
+    broken = iter([True])
+
+    class Breaking:
+        def __init__(self, *arguments: Any) -> None:
+            self._real = real(*arguments)
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *_: Any) -> None:
+            self._real.close()
+
+        def watch(self, *arguments: Any) -> Any:
+            if next(broken, False):
+                raise RuntimeError("lost")
+            return self._real.watch(*arguments)
+
+    monkeypatch.setattr(watcher, "RustNotify", Breaking)
+    project = watched()
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    assert project.logged == ["watch_lost"]
+
+
+def test_answers_say_when_changed_files_are_not_indexed_yet(watched: Any) -> None:
+    project = watched(watch="off")
+    project.harness.engine._watching.findings.add(["ships/shp-a.md"], "event")
+    reply = project.harness.reply("maad_query", docType="ship")
+    assert [one["code"] for one in reply.meta["warnings"]] == ["INDEX_BEHIND"]
+    project.harness.settle()
+    assert "warnings" not in (project.harness.reply("maad_query", docType="ship").meta or {})
+
+
+def test_the_watcher_waits_until_an_empty_index_is_filled(watched: Any) -> None:
+    project = watched(watch="off")
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.harness.close()
+    for path in (project.root / "_backend").glob("maad.db*"):
+        path.unlink()
+    project = watched()
+    assert project.harness.error("maad_query", docType="ship")["code"] == "INDEX_EMPTY"
+    assert not project.health()["watcher"]["enabled"]
+    project.harness.ok("maad_reindex")
+    project.write("ships/shp-b.md", ship("shp-b", "Bo"))
+    project.until(lambda: project.names() == {"Ada", "Bo"})
+
+
+def test_a_file_too_large_to_read_keeps_its_row_and_is_not_read_again_and_again(
+    watched: Any,
+) -> None:
+    project = watched(max_doc_bytes=200)
+    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
+    project.until(lambda: project.names() == {"Ada"})
+    project.write("ships/shp-a.md", ship("shp-a", "Bo") + "x" * 300)
+    project.until(
+        lambda: [a for a in project.health()["advisories"] if a["code"] == "DOC_TOO_LARGE"]
+    )
+    assert project.names() == {"Ada"}
+    old = project.root / "ships/shp-a.md"
+    os.utime(old, (1_700_000_000, 1_700_000_000))
+    project.until(lambda: project.harness.engine._watching.findings.failed("ships/shp-a.md").file)
+    engine = project.harness.engine
+    with contextlib.closing(engine.open_reader()) as reader:
+        found = survey(reader, engine._root, engine._plans(), engine._watching.findings.failed)
+    assert "ships/shp-a.md" not in found.changed

@@ -1,0 +1,152 @@
+"""An engine's share in watching: its watcher, the backlog, and what is taken over of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from maadd.protocol.messages import Event, WorkerSettings
+from maadd_worker.disk.root import ProjectRoot
+from maadd_worker.history.external import EditedFile, ExternalEdits
+from maadd_worker.index.plan import TypePlans
+from maadd_worker.index.store import Index
+from maadd_worker.outcome import Advice, Outcome
+from maadd_worker.watch.findings import Findings
+from maadd_worker.watch.watcher import Watcher
+from maadd_worker.write.context import WriteContext
+from maadd_worker.write.external import take_over
+
+_IDLE_FILES = 250
+_BUSY_FILES = 32
+"""Files taken over before the next write gets its turn."""
+
+_SHOWN_FAILURES = 20
+
+_OFF = {
+    "enabled": False, "mode": "off", "lastEventAt": None, "pendingEvents": 0, "overflowTotal": 0,
+}  # fmt: skip
+
+
+class Watching:
+    """Made with the engine; watches only after `start`. `edits` commits what is taken over."""
+
+    def __init__(
+        self,
+        root: ProjectRoot,
+        index: Index,
+        settings: WorkerSettings,
+        plans: Callable[[], TypePlans],
+        edits: ExternalEdits | None,
+    ) -> None:
+        self.findings = Findings()
+        self.wanted = False
+        """Whether a server wants its files followed."""
+        self.wake: Callable[[], None] = _nobody
+        self.warn: Callable[..., None] = _nobody_reads
+        self._root = root
+        self._index = index
+        self._settings = settings
+        self._plans = plans
+        self._edits = edits
+        self._watcher: Watcher | None = None
+
+    def start(self) -> None:
+        """Begin to follow the files, unless the settings say off."""
+        if not self.wanted or self._settings.watch == "off" or self._watcher is not None:
+            return
+        self._watcher = Watcher(
+            self._root,
+            self.findings,
+            self._plans,
+            self._index.reader,
+            self._settings,
+            lambda: self.wake(),
+            lambda event, **members: self.warn(event, **members),
+        )
+        self._watcher.start()
+
+    def stop(self) -> None:
+        """End watching."""
+        if self._watcher is not None:
+            self._watcher.stop()
+
+    def model_changed(self) -> None:
+        """Other rows may be due now, and files that failed may be in order."""
+        self.findings.forget_failures()
+        if self._watcher is not None:
+            self._watcher.request_survey()
+
+    def settle(self, wait: float | None) -> float | None:
+        """Writer: commit edits when it is quiet. `wait` is how long the caller would sleep;
+        how long it may."""
+        if self.findings.pending:
+            return 0.0
+        mine = self._edits.settle() if self._edits is not None else None
+        return min((one for one in (wait, mine) if one is not None), default=None)
+
+    def take_over(self, context: Callable[[], WriteContext], idle: bool) -> list[Event]:
+        """Writer: index some of the backlog; what to tell subscribers."""
+        findings = self.findings.take(_IDLE_FILES if idle else _BUSY_FILES)
+        if not findings:
+            return []
+        try:
+            done = take_over(context(), findings)
+        except BaseException:
+            self.findings.done({}, ())
+            self.findings.put_back(findings)
+            raise
+        for path, failure in done.failed.items():
+            self.warn("external_edit_failed", file=path, code=failure.error.code)
+        self.findings.done(done.failed, done.settled)
+        if any(change.action == "delete" for change in done.changes):
+            self.findings.retry_duplicates()
+        if self._edits is not None:
+            rows = [(change.action, change.row) for change in done.changes]
+            self._edits.add([EditedFile(a, r.doc_id, r.doc_type, r.file_path) for a, r in rows])
+        return [
+            Event(
+                change.row.change_seq,
+                change.action,
+                change.row.doc_id,
+                change.row.doc_type,
+                change.row.updated_at,
+                "external",
+            )
+            for change in done.changes
+        ]
+
+    def advise(self, tool: str, outcome: Outcome) -> Outcome:
+        """The answer of a read, which says so when changed files are not in the index yet."""
+        pending = self.findings.pending
+        if not pending or tool in ("maad_health", "maad_get"):
+            return outcome
+        advice = Advice(
+            "", f"{pending} changed files are not indexed yet; ask again soon", "INDEX_BEHIND"
+        )
+        return msgspec.structs.replace(outcome, warnings=(*outcome.warnings, advice))
+
+    def health(self) -> dict[str, Any]:
+        """The member `watcher` of `maad_health`."""
+        return dict(_OFF) if self._watcher is None else self._watcher.health()
+
+    def advisories(self) -> list[dict[str, Any]]:
+        """Files that could not be taken over, and what is wrong with watching."""
+        failed = self.findings.failures()
+        found = [
+            {"code": failure.error.code, "message": failure.error.message, "file": path}
+            for path, failure in failed[:_SHOWN_FAILURES]
+        ]
+        if len(failed) > _SHOWN_FAILURES:
+            more = len(failed) - _SHOWN_FAILURES
+            found.append({"code": "FILES_NOT_INDEXED", "message": f"{more} more; see maad_reindex"})
+        return found + ([] if self._watcher is None else self._watcher.advisories())
+
+
+def _nobody() -> None:
+    """Nobody waits."""
+
+
+def _nobody_reads(_event: str, **_members: object) -> None:
+    """Nobody reads the log."""

@@ -1,0 +1,147 @@
+"""Taking over what was changed on the disk by others (spec 01 §14.3, §14.7).
+
+The index follows the files; no file is ever written here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from maadd.protocol.errors import MaadError
+from maadd_worker.disk.root import ProjectRoot
+from maadd_worker.disk.scan import TOMBSTONE_PREFIX, MarkdownFile
+from maadd_worker.index.batch import store_batch
+from maadd_worker.index.documents import DocumentRow, FileIdentity
+from maadd_worker.index.known_files import known_files
+from maadd_worker.index.prepare import FileTask, Limits, PreparedFile, prepare_files
+from maadd_worker.index.tombstone_files import register_tombstones
+from maadd_worker.watch.findings import FailedFile, Finding
+from maadd_worker.write.context import WriteContext
+
+_SETTLED_NS = 2_000_000_000
+
+_LIES_IN_THE_CONTENT = frozenset(
+    {
+        "PARSE_ERROR",
+        "YAML_PROFILE_VIOLATION",
+        "UNKNOWN_TYPE",
+        "INVALID_DOC_ID",
+        "DOC_TOO_LARGE",
+    }
+)
+"""Failures that stay for as long as the file and the schemas do."""
+
+
+class ExternalChange(msgspec.Struct, frozen=True):
+    """A record that somebody else changed, and that the index now has so."""
+
+    action: Literal["create", "update", "delete"]
+    row: DocumentRow
+
+
+class TakenOver(msgspec.Struct, frozen=True):
+    """What became of some findings; `settled` are the paths with nothing to complain of."""
+
+    changes: tuple[ExternalChange, ...]
+    failed: dict[str, FailedFile]
+    settled: tuple[str, ...]
+
+
+def take_over(context: WriteContext, findings: Sequence[Finding]) -> TakenOver:
+    """Bring the rows of the paths up to date, files that are there before those that are not:
+    a record that moved keeps its row. BACKEND_ERROR when the database fails."""
+    tombstones = [one.path for one in findings if _is_tombstone(one.path)]
+    if tombstones:
+        files = [MarkdownFile(path, 0, 0, 0) for path in tombstones]
+        register_tombstones(context.writer, context.root, files, context.settings.max_doc_bytes)
+    records = [one for one in findings if not _is_tombstone(one.path)]
+    changes: list[ExternalChange] = []
+    failed: dict[str, FailedFile] = {}
+    stamps = {one.path: _stamp(context.root, one.path) for one in records}
+    prepared = _prepared(context, [one.path for one in records])
+    there = [file for file in prepared if file.state != "gone"]
+    for outcome in store_batch(context.writer, context.root, there) if there else ():
+        if outcome.errors:
+            error = outcome.errors[0]
+            lasting = error.code in _LIES_IN_THE_CONTENT
+            failed[outcome.path] = FailedFile(stamps[outcome.path] if lasting else None, error)
+        done = outcome.done
+        if done is None or not done.rows_made:
+            continue
+        if done.replaced is not None:
+            changes.append(ExternalChange("delete", done.replaced))
+        if done.action != "unchanged":
+            changes.append(ExternalChange(done.action, done.row))
+    missing = {file.path for file in prepared if file.state == "gone"}
+    gone = [one for one in records if one.path in missing]
+    if gone:
+        with context.writer.transaction():
+            removed = [_remove(context, one) for one in gone]
+        changes.extend(change for change in removed if change is not None)
+    settled = tuple(one.path for one in findings if one.path not in failed)
+    return TakenOver(tuple(changes), failed, settled)
+
+
+def _prepared(context: WriteContext, paths: list[str]) -> list[PreparedFile]:
+    plans = context.writer.type_plans(context.model)
+    known = known_files(context.writer.connection, paths)
+    limits = Limits(context.settings.max_doc_bytes, context.settings.max_doc_annotations)
+    tasks = [
+        FileTask(path, row.current_hash(plans) if (row := known.get(path)) else None)
+        for path in paths
+    ]
+    return prepare_files(context.root, plans, limits, tasks)
+
+
+def _remove(context: WriteContext, finding: Finding) -> ExternalChange | None:
+    """The row of a file that is gone goes too, when its absence means something."""
+    row = context.writer.find_by_path(finding.path)
+    if row is None or not _means_something(context.root, finding):
+        return None
+    folder, _, name = finding.path.rpartition("/")
+    buried = f"{folder}/{TOMBSTONE_PREFIX}{name}"
+    try:
+        deleted_softly = context.root.exists(buried)
+    except (OSError, MaadError):
+        deleted_softly = False
+    if deleted_softly:
+        return ExternalChange("delete", context.writer.tombstone(row.doc_id, buried))
+    context.writer.remove_document(row.doc_id)
+    return ExternalChange("delete", row)
+
+
+def _means_something(root: ProjectRoot, finding: Finding) -> bool:
+    """Whether the absence of a file tells that it was deleted.
+
+    A survey has judged the folder. For an event, the nearest folder that is there must be
+    readable: then the disk is mounted, and the event told of a deletion.
+    """
+    try:
+        if root.exists(finding.path):
+            return False
+        folder = finding.path.rpartition("/")[0]
+        while folder and not root.exists(folder):
+            folder = folder.rpartition("/")[0]
+        os.close(root.open_directory(folder))
+    except (OSError, MaadError):
+        return False
+    return True
+
+
+def _stamp(root: ProjectRoot, path: str) -> FileIdentity | None:
+    try:
+        status = root.stat(path)
+    except OSError:
+        return None
+    if time.time_ns() - status.st_mtime_ns < _SETTLED_NS:
+        return None
+    return FileIdentity(status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+def _is_tombstone(path: str) -> bool:
+    return path.rpartition("/")[2].startswith(TOMBSTONE_PREFIX)
