@@ -41,8 +41,8 @@ PROVIDER_GROUP = "maadd.embedding_providers"
 class EmbeddingSettings(msgspec.Struct, frozen=True):
     """The semantic subsystem's part of the environment (spec 02 §6.1, 07).
 
-    `provider` is None for lexical search only; `model` and `dim` None mean the provider's
-    own. Its repr never shows the key.
+    `provider` is `openai`, `local`, `fake` or the name of an entry point, None for search by
+    words only; `model` and `dim` None mean the provider's own. Its repr never shows the key.
     """
 
     enable: bool = False

@@ -142,8 +142,9 @@ def test_scopes_are_those_of_queries(both: Any) -> None:
 
 
 def test_a_small_scope_says_how_much_of_it_is_embedded(both: Any) -> None:
-    data = search(both, "valve", "semantic", docType="ship")
-    assert data["coverage"] == {"eligibleBlocks": 4, "embeddedBlocks": 4}
+    scope = {"tonnage": {"op": "gt", "value": 0}}
+    data = search(both, "valve", "semantic", filters=scope)
+    assert data["coverage"] == {"eligibleBlocks": 2, "embeddedBlocks": 2}
     assert "coverage" not in search(both, "valve", docType="ship")
 
 
@@ -275,6 +276,21 @@ def test_one_record_with_many_matches_leaves_room_for_others(words: Any) -> None
     assert len(ids) == 10
 
 
+def test_words_of_most_blocks_do_not_change_what_is_found(
+    words: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from maadd_worker.semantic import search as search_module
+
+    for number in range(60):
+        ship(words, f"shp-{number:02}", f"the engine {'valve ' * (number % 4)} of the {number}")
+    expected = found(words, "the valve of 59", k=20)
+    monkeypatch.setattr(search_module, "_MANY_BLOCKS", 20)
+    monkeypatch.setattr(search_module, "_LEAST_POOL", 20)
+    assert found(words, "the valve of 59", k=4) == expected[:4]
+    assert found(words, "the of 59", k=3)[0] == "shp-59"
+    assert len(found(words, "the of", k=10)) == 10
+
+
 class TestMoreVectorsThanAreComparedOneByOne:
     """Above the limit of exact comparison, bits choose the candidates."""
 
@@ -362,3 +378,30 @@ def test_vectors_that_cannot_be_compared_leave_the_words(
     assert (health["enabled"], health["vecReady"], health["queueDepth"]) == (True, False, 1)
     assert "no such file" in health["lastError"]
     assert warnings == ["semantic_vectors_failed"]
+
+
+def test_a_mode_that_does_not_exist(words: Any) -> None:
+    """On the wire the argument check refuses it; a caller in the process meets this one."""
+    from maadd.protocol.errors import MaadError
+    from maadd_worker.index.scope import build_scope
+    from maadd_worker.semantic.search import Request
+    from maadd_worker.semantic.search import search as run
+
+    scope = build_scope(None, None, words.engine._model.model)
+    request = Request("x", "psychic", 1, False, scope, False, "")
+    with pytest.raises(MaadError) as caught:
+        run(words._reader, words.engine._semantic.reads, request, lambda: None)
+    assert caught.value.code == "INVALID_MODE"
+    assert words.error("maad_semantic_search", query="x", mode="psychic")["code"] == "INVALID_ARGS"
+
+
+def test_a_project_that_is_closed_during_the_embedding_says_so(both: Any) -> None:
+    semantic = both.engine._semantic
+
+    def close(_texts: object) -> None:
+        semantic._closed = True
+
+    both.embedder.before = close
+    error = both.error("maad_semantic_search", query="some", mode="semantic")
+    assert (error["code"], error["details"]) == ("SEMANTIC_DISABLED", {"retryable": True})
+    semantic._closed = False

@@ -23,7 +23,7 @@ class SemanticReads(msgspec.Struct, frozen=True):
     note_failure: Callable[[Exception], None]
     """Hears why a search had to do without vectors."""
     is_behind: Callable[[], bool]
-    """Whether texts of known records are still missing."""
+    """Whether texts of records may still be missing."""
     is_closed: Callable[[], bool]
     health: Callable[[apsw.Connection], dict[str, Any]]
     """The member `embeddings` of health, asked on any connection."""

@@ -52,12 +52,8 @@ class Rebuild:
 
     @property
     def is_done(self) -> bool:
+        """Whether every record was looked at."""
         return self._last is None and not self._waiting
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether records are known whose texts are missing or old."""
-        return bool(self._waiting)
 
     def step(self) -> None:
         """Do a part that holds up a write for some milliseconds at most."""

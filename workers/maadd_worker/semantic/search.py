@@ -16,7 +16,7 @@ from maadd_worker.semantic.block_store import ordinal_of
 from maadd_worker.semantic.layout import ORDINAL_BITS, ORDINAL_MASK
 from maadd_worker.semantic.ranking import Hit, Home, Ranking, collect, fuse
 from maadd_worker.semantic.reads import SemanticReads
-from maadd_worker.semantic.words import match_text, plain_form
+from maadd_worker.semantic.words import any_of, plain_form, query_terms
 
 Mode = Literal["exact", "hybrid", "semantic"]
 MODES: tuple[str, ...] = get_args(Mode)
@@ -27,6 +27,12 @@ _POOL_PER_HIT = 5
 _LEAST_CANDIDATES = 1000
 _CANDIDATES_PER_PLACE = 4
 """Blocks chosen by one bit for each dimension, for each place in the pool of the vector leg."""
+
+_LISTED_FOR_WORDS = 2000
+"""Records of a scope up to which listing them is cheaper than testing those that match."""
+
+_MANY_BLOCKS = 10_000
+"""From here on it matters how many blocks a query ranks."""
 
 _SNIPPET_CHARS = 240
 
@@ -114,7 +120,8 @@ class _Search:
         self._connection = reader.connection
         self._reads = reads
         self._request = request
-        self._match = match_text(query)
+        self._terms = query_terms(query)
+        self._match = any_of(self._terms)
         self._pool = max(_POOL_PER_HIT * request.k, _LEAST_POOL)
         self._listed = self._list_scope() if request.scoped else None
 
@@ -165,11 +172,32 @@ class _Search:
     def _lexical(self) -> Ranking:
         if not self._match:
             return Ranking((), {})
+        telling = self._telling_terms()
+        if telling is not None:
+            found = self._ranked_by_words(any_of(telling))
+            if len(found.blocks) >= self._pool:
+                return found
+        return self._ranked_by_words(self._match)
+
+    def _ranked_by_words(self, match: str) -> Ranking:
         if self._listed is not None:
-            ranked = self._rows(_MATCHES_LISTED, (self._match, self._listed.numbers))
+            ranked = self._rows(_MATCHES_LISTED, (match, self._listed.numbers))
         else:
-            ranked = self._rows(_MATCHES, (self._match,))
+            ranked = self._rows(_MATCHES, (match,))
         return self._collect(ranked, self._pool)
+
+    def _telling_terms(self) -> list[str] | None:
+        """The terms without those that stand in more than half of many blocks: these weigh a
+        millionth in the ranking and take most of its time. None when there is no difference."""
+        if len(self._terms) < 2:
+            return None
+        half = self._rows(_COUNT_BLOCKS, ()).get // 2
+        if half < _MANY_BLOCKS // 2:
+            return None
+        terms = [
+            term for term in self._terms if self._rows(_COUNT_MATCHES, (term, half + 1)).get <= half
+        ]
+        return terms if 0 < len(terms) < len(self._terms) else None
 
     def _semantic(self, vector: bytes) -> tuple[Ranking, bool]:
         """The nearest blocks, and whether others in scope may have been crowded out."""
@@ -201,14 +229,24 @@ class _Search:
 
     def _list_scope(self) -> _Listed | None:
         """The records of a small scope; None for one with more blocks than the setting says."""
+        scope = self._request.scope
+        if not scope.conditions and self._is_everything(scope.doc_type):
+            return None
         most = self._reads.exact_scope_max
-        doc_ids = list_matches(self._reader, self._request.scope, self._request.fingerprint, most)
+        if self._request.mode == "exact":
+            most = min(most, _LISTED_FOR_WORDS)
+        doc_ids = list_matches(self._reader, scope, self._request.fingerprint, most)
         if doc_ids is None:
             return None
         listing = msgspec.json.encode(doc_ids).decode()
         rows = self._rows(_NUMBERS, (listing,)).fetchall()
         blocks = sum(number for _, number in rows)
         return _Listed(_json([no for no, _ in rows]), blocks) if blocks <= most else None
+
+    def _is_everything(self, doc_type: str | None) -> bool:
+        """Whether there are no records but those of the type."""
+        documents = self._reader.counters().documents_by_type
+        return doc_type is None or documents.get(doc_type, 0) == sum(documents.values())
 
     def _scoped(self, sql: str) -> str:
         return f"{sql} WHERE {self._request.scope.sql}"
@@ -281,6 +319,10 @@ _MATCHES_LISTED = f"""
 SELECT rowid, rank FROM fts_blocks
 WHERE fts_blocks MATCH ? AND rowid >> {ORDINAL_BITS} IN (SELECT value FROM json_each(?))
 ORDER BY rank
+"""
+_COUNT_BLOCKS = "SELECT coalesce(sum(blocks), 0) FROM semantic_docs"
+_COUNT_MATCHES = """
+SELECT count(*) FROM (SELECT 1 FROM fts_blocks WHERE fts_blocks MATCH ? LIMIT ?)
 """
 _SNIPPET = """
 SELECT snippet(fts_blocks, 0, '', '', '…', 16) FROM fts_blocks

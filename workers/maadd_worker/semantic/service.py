@@ -208,7 +208,7 @@ class SemanticIndex:
             bits=self._bits,
             exact_scope_max=embedding.exact_scope_max,
             note_failure=self._note_failure,
-            is_behind=lambda: self._rebuild is not None and self._rebuild.is_behind,
+            is_behind=lambda: self._rebuild is not None and not self._rebuild.is_done,
             is_closed=lambda: self._closed,
             health=self._health,
         )

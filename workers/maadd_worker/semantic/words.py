@@ -8,6 +8,7 @@ everything else is indexed as it stands, and what is indexed can be turned back.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _MARK = "\x1f"
 """Parts the pairs of a run: a control character that no text needs, and no part of a word."""
@@ -25,9 +26,17 @@ _DOUBLED = re.compile(f"(.){_MARK}\\1", re.DOTALL)
 
 def match_text(query: str) -> str:
     """The query as an FTS5 expression: any of its words; empty without a word."""
-    return " OR ".join(
-        _quoted(piece) for word in _WORD.findall(query) for piece in _PIECE.findall(word)
-    )
+    return any_of(query_terms(query))
+
+
+def query_terms(query: str) -> list[str]:
+    """The words of a query, each as an FTS5 expression."""
+    return [_quoted(piece) for word in _WORD.findall(query) for piece in _PIECE.findall(word)]
+
+
+def any_of(terms: Iterable[str]) -> str:
+    """One expression for any of these."""
+    return " OR ".join(terms)
 
 
 def indexed_form(text: str) -> str:

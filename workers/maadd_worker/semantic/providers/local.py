@@ -53,6 +53,9 @@ class LocalEmbedder:
                     f"the local model needs the file {file}; check MAAD_EMBED_MODEL and "
                     "MAAD_EMBED_MODEL_PATH"
                 )
+        for name in _NEEDED:
+            if importlib.util.find_spec(name) is None:
+                raise ProviderUnusable(f"the provider local needs the package {name}; {_INSTALL}")
         self.model = model
         self.dim = dim
         self._lock = threading.Lock()
@@ -66,13 +69,10 @@ class LocalEmbedder:
 
 
 def package_folder() -> Path:
-    """The folder of the installed package; ProviderUnusable without it or what it needs."""
+    """The folder of the installed package; ProviderUnusable without it."""
     found = importlib.util.find_spec("wordllama")
     if found is None or not found.submodule_search_locations:
         raise ProviderUnusable(f"the provider local needs the package wordllama; {_INSTALL}")
-    for name in _NEEDED:
-        if importlib.util.find_spec(name) is None:
-            raise ProviderUnusable(f"the provider local needs the package {name}; {_INSTALL}")
     return Path(next(iter(found.submodule_search_locations)))
 
 
