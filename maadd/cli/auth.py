@@ -16,10 +16,10 @@ from maadd.cli.output import (
     fail,
     json_option,
     print_json,
-    print_table,
     wants_json,
     warn,
 )
+from maadd.cli.tables import print_table
 from maadd.cli.targets import command_settings, target_options
 from maadd.protocol.errors import MaadError, MaadErrors
 from maadd.protocol.roles import ROLE_NAMES, parse_role

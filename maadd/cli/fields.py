@@ -17,7 +17,7 @@ def parse_fields(texts: Iterable[str], typed: Iterable[str]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for given in texts:
         name, value = _split(given, "--field")
-        fields[name] = _plain_value(value)
+        fields[name] = plain_value(value)
     for given in typed:
         name, value = _split(given, "--json-field")
         try:
@@ -46,7 +46,8 @@ def _split(given: str, flag: str) -> tuple[str, str]:
     return name, value
 
 
-def _plain_value(text: str) -> str | list[str]:
+def plain_value(text: str) -> str | list[str]:
+    """A text, or with `[a,b]` a list of texts."""
     if text.startswith("[") and text.endswith("]") and not text.startswith("[["):
         inner = text[1:-1].strip()
         return [item.strip() for item in inner.split(",")] if inner else []

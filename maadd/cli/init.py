@@ -13,7 +13,7 @@ from maadd.protocol.errors import MaadError
 
 @click.command("init")
 @target_options
-@click.argument("directory", metavar="[DIR]", required=False)
+@click.argument("directory", metavar="[DIR]", type=click.Path(), required=False)
 @json_option
 def init_command(directory: str | None, as_json: bool) -> None:
     """Make DIR (default: the current folder) a project.
@@ -22,11 +22,13 @@ def init_command(directory: str | None, as_json: bool) -> None:
     repository, and changes nothing that exists.
     """
     from maadd.cli.scaffold import has_repository, make_repository, make_scaffold, missing_ignores
+    from maadd.config.instance import refuse_broken_path
 
     folder, settings = project_and_settings()
     root = folder if directory is None else os.path.abspath(directory)
     commit = None
     try:
+        refuse_broken_path(root)
         created = make_scaffold(root)
         if not has_repository(root):
             commit = make_repository(root, settings, created)

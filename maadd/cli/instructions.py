@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from maadd.cli.output import fail, json_option, print_json, print_table, wants_json, warn
+from maadd.cli.output import fail, json_option, print_json, wants_json, warn
+from maadd.cli.tables import print_table
 from maadd.cli.targets import project_and_settings, target_options
 from maadd.protocol.errors import MaadError, MaadErrors
 

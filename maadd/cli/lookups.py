@@ -1,20 +1,23 @@
-"""`maad summary`, `describe`, `schema`, `search`, `related`, `history`, `audit` and `call`."""
+"""`maad summary`, `describe`, `schema` and `search`: what a project holds."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
-from maadd.cli.output import (
-    accept_json,
-    cell_text,
-    json_option,
-    print_json,
+from maadd.cli.options import limit_option, offset_option
+from maadd.cli.output import json_option, print_json, wants_json
+from maadd.cli.tables import (
+    VALUE_COLUMNS,
+    counted,
+    moment_text,
+    print_facts,
+    print_heading,
+    print_list,
+    print_page_end,
     print_table,
-    wants_json,
 )
 from maadd.cli.targets import target_options
 from maadd.cli.toolcall import call_tool, given
@@ -22,27 +25,39 @@ from maadd.cli.toolcall import call_tool, given
 
 @click.command("summary")
 @target_options
-@accept_json
-def summary_command() -> None:
+@json_option
+def summary_command(as_json: bool) -> None:
     """Print what the project holds: types, counts, newest records, warnings."""
-    print_json(call_tool("maad_summary", {}))
+    data = call_tool("maad_summary", {})
+    if wants_json(as_json):
+        print_json(data)
+    else:
+        _print_summary(data)
 
 
 @click.command("describe")
 @target_options
-@accept_json
-def describe_command() -> None:
+@json_option
+def describe_command(as_json: bool) -> None:
     """Print the registered types and what their records carry."""
-    print_json(call_tool("maad_describe", {}))
+    data = call_tool("maad_describe", {})
+    if wants_json(as_json):
+        print_json(data)
+    else:
+        _print_description(data)
 
 
 @click.command("schema")
 @target_options
 @click.argument("doc_type", metavar="TYPE")
-@accept_json
-def schema_command(doc_type: str) -> None:
+@json_option
+def schema_command(doc_type: str, as_json: bool) -> None:
     """Print the fields of a type and their rules."""
-    print_json(call_tool("maad_schema", {"docType": doc_type}))
+    data = call_tool("maad_schema", {"docType": doc_type})
+    if wants_json(as_json):
+        print_json(data)
+    else:
+        _print_schema(data)
 
 
 @click.command("search")
@@ -52,8 +67,8 @@ def schema_command(doc_type: str) -> None:
 @click.option("--value", metavar="TEXT", help="Exactly this value.")
 @click.option("--contains", "--query", "contains", metavar="TEXT", help="Values that hold it.")
 @click.option("--doc", "doc_id", metavar="ID", help="In this record only.")
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
-@click.option("--offset", type=click.IntRange(min=0), default=0, show_default=True)
+@limit_option(50)
+@offset_option
 @json_option
 def search_command(
     primitive: str,
@@ -82,104 +97,88 @@ def search_command(
             "offset": offset,
         }
     )
-    results = call_tool("maad_search", args)["results"]
-    _print_list(results, ("docId", "subtype", "value", "sourceLine"), as_json=as_json)
-
-
-@click.command("related")
-@target_options
-@click.argument("doc_id", metavar="ID")
-@click.argument("direction", type=click.Choice(("outgoing", "incoming", "both")), default="both")
-@json_option
-def related_command(doc_id: str, direction: str, as_json: bool) -> None:
-    """Show what a record refers to, and what refers to it."""
-    data = call_tool("maad_related", {"docId": doc_id, "direction": direction})
+    data = call_tool("maad_search", args)
+    results = data["results"]
     if wants_json(as_json):
-        print_json(data)
+        print_json(results)
         return
-    rows = [
-        {"direction": side} | link
-        for side in ("outgoing", "incoming")
-        for link in data.get(side) or ()
-    ]
-    _print_list(rows, ("direction", "field", "docId", "docType"), as_json=False)
+    if results:
+        print_list(results, {"id": "docId"} | VALUE_COLUMNS)
+    print_page_end(offset, len(results), data["total"])
 
 
-@click.command("history")
-@target_options
-@click.argument("doc_id", metavar="ID")
-@click.option("--since", metavar="DATE", help="Commits from this day on.")
-@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True)
-@json_option
-def history_command(doc_id: str, since: str | None, limit: int, as_json: bool) -> None:
-    """List the commits of a record, newest first."""
-    args = given({"docId": doc_id, "since": since, "limit": limit})
-    columns = ("timestamp", "action", "author", "summary", "sha")
-    _print_list(call_tool("maad_history", args), columns, as_json=as_json)
-
-
-@click.command("audit")
-@target_options
-@click.option("--since", metavar="DATE", help="Commits from this day on.")
-@click.option("--until", metavar="DATE", help="Commits before this day.")
-@click.option("--type", "doc_type", metavar="TYPE", help="Records of this type only.")
-@click.option("--limit", type=click.IntRange(min=1), default=200, show_default=True)
-@click.option("--offset", type=click.IntRange(min=0), default=0, show_default=True)
-@json_option
-def audit_command(
-    since: str | None,
-    until: str | None,
-    doc_type: str | None,
-    limit: int,
-    offset: int,
-    as_json: bool,
-) -> None:
-    """List the records that were written to, by their last commit."""
-    args = given(
-        {"since": since, "until": until, "docType": doc_type, "limit": limit, "offset": offset}
+def _print_summary(data: Mapping[str, Any]) -> None:
+    if data["types"]:
+        print_list(data["types"], {"type": "type", "records": "count", "newest": "sampleIds"})
+        click.echo()
+    faults = data["warnings"]
+    print_facts(
+        {
+            "records": data["totalDocuments"],
+            "values": data["totalObjects"],
+            "references": data["totalRelationships"],
+            "broken references": faults["brokenRefs"] or None,
+            "invalid records": faults["validationErrors"] or None,
+            "indexed in part": faults["partialDocs"] or None,
+            "indexed": moment_text(data["lastIndexedAt"]) or "never",
+        }
     )
-    columns = ("lastTimestamp", "docId", "docType", "actions", "lastAction", "lastAuthor")
-    _print_list(call_tool("maad_audit", args), columns, as_json=as_json)
+    if data["emptyProject"]:
+        click.echo(f"\nnothing is here yet; {data['bootstrapHint']} tells how to begin")
+    if faults["brokenRefs"] or faults["validationErrors"]:
+        click.echo("\n`maad orphans` and `maad validate` name them")
 
 
-@click.command("call")
-@target_options
-@click.argument("tool", metavar="TOOL")
-@click.argument("arguments", metavar="[JSON]", default="{}")
-@accept_json
-def call_command(tool: str, arguments: str) -> None:
-    """Call any tool of the project and print its data.
-
-    \b
-    maad call maad_aggregate '{"docType": "sighting", "groupBy": "kind"}'
-    maad call maad_changes_since
-    """
-    from maadd.protocol.suggestion import nearest
-    from maadd.protocol.tools import TOOLS, ToolKind
-
-    served = [
-        spec.name
-        for spec in TOOLS.values()
-        if spec.available and spec.kind is not ToolKind.ENGINELESS
-    ]
-    if tool not in served:
-        meant = nearest(tool, served)
-        raise click.UsageError(
-            f"{tool!r} is no tool of a project" + (f"; did you mean {meant!r}?" if meant else "")
-        )
-    try:
-        args = json.loads(arguments)
-    except ValueError as error:
-        raise click.UsageError(f"the arguments are not JSON: {error}") from error
-    if not isinstance(args, dict):
-        raise click.UsageError('the arguments are an object, such as \'{"docId": "x"}\'')
-    print_json(call_tool(tool, args))
+def _print_description(data: Mapping[str, Any]) -> None:
+    columns = {
+        "type": "type",
+        "records": "docCount",
+        "prefix": "idPrefix",
+        "folder": "path",
+        "schema": "schema",
+    }
+    print_list(data["registryTypes"], columns)
+    if data["subtypeInventory"]:
+        print_heading("values")
+        columns = {
+            "name": "subtype",
+            "primitive": "primitive",
+            "values": "count",
+            "most frequent": "topValues",
+        }
+        print_list(data["subtypeInventory"], columns)
+    indexed = moment_text(data["lastIndexedAt"]) or "never"
+    click.echo(f"\n{counted(data['totalDocuments'], 'record')}, indexed {indexed}")
 
 
-def _print_list(rows: Sequence[dict[str, Any]], columns: Sequence[str], *, as_json: bool) -> None:
-    if wants_json(as_json):
-        print_json(rows)
-    elif rows:
-        print_table(columns, ([cell_text(row.get(name)) for name in columns] for row in rows))
-    else:
-        click.echo("none")
+def _print_schema(data: Mapping[str, Any]) -> None:
+    print_facts({"type": data["type"], "prefix": data["idPrefix"], "schema": data["schemaRef"]})
+    click.echo()
+    print_table(
+        ("field", "type", "required", "indexed", "rules"),
+        (
+            (
+                field["name"],
+                field["type"],
+                "yes" if field["required"] else "",
+                "yes" if field["indexed"] else "",
+                _rules(field),
+            )
+            for field in data["fields"]
+        ),
+    )
+    for heading in data.get("templateHeadings", ()):
+        click.echo(f"\n{'#' * heading['level']} {heading['text']}")
+
+
+def _rules(field: Mapping[str, Any]) -> str:
+    rules = [" | ".join(map(str, field["values"]))] if "values" in field else []
+    names = {
+        "format": "format",
+        "default": "default",
+        "storePrecision": "to the",
+        "onCoarser": "if coarser:",
+        "displayPrecision": "shown to the",
+    }
+    rules += [f"{text} {field[name]}" for name, text in names.items() if name in field]
+    return ", ".join(rules)

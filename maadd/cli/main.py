@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -15,18 +16,26 @@ from maadd.cli.targets import target_options
 _COMMANDS = {
     "init": ("maadd.cli.init", "Make a project folder: registry, schemas, repository."),
     "serve": ("maadd.cli.serve", "Serve a project or an instance over MCP."),
-    "get": ("maadd.cli.records", "Print one record."),
-    "query": ("maadd.cli.records", "List the records of a type."),
-    "search": ("maadd.cli.lookups", "Find values in fields and annotations."),
-    "related": ("maadd.cli.lookups", "Show what a record refers to, and what refers to it."),
+    "scan": ("maadd.cli.structure", "Show the structure of any Markdown file or folder."),
+    "parse": ("maadd.cli.structure", "Show how a Markdown file is read."),
     "summary": ("maadd.cli.lookups", "Print what the project holds."),
     "describe": ("maadd.cli.lookups", "Print the registered types."),
     "schema": ("maadd.cli.lookups", "Print the fields of a type."),
-    "history": ("maadd.cli.lookups", "List the commits of a record."),
-    "audit": ("maadd.cli.lookups", "List the records that were written to."),
+    "get": ("maadd.cli.records", "Print one record."),
+    "query": ("maadd.cli.records", "List the records of a type."),
+    "search": ("maadd.cli.lookups", "Find values in fields and annotations."),
+    "related": ("maadd.cli.graph", "Show what a record refers to, and what refers to it."),
+    "relationship-paths": ("maadd.cli.graph", "Show the ways from a record to others."),
+    "aggregate": ("maadd.cli.analysis", "Count or measure records in groups."),
+    "join": ("maadd.cli.analysis", "List records with those that they refer to."),
+    "verify": ("maadd.cli.checks", "Check a claim, or the project for drift."),
+    "orphans": ("maadd.cli.checks", "List records that refer to missing ones."),
+    "changes": ("maadd.cli.activity", "List what was created and updated, page by page."),
+    "history": ("maadd.cli.activity", "List the commits of a record."),
+    "audit": ("maadd.cli.activity", "List the records that were written to."),
     "create": ("maadd.cli.records", "Add a record."),
     "update": ("maadd.cli.records", "Change a record."),
-    "call": ("maadd.cli.lookups", "Call any tool of the project, with arguments in JSON."),
+    "call": ("maadd.cli.call", "Call any tool of the project, with arguments in JSON."),
     "validate": ("maadd.cli.maintain", "Check stored records against their schemas."),
     "reindex": ("maadd.cli.maintain", "Bring the index up to date with the files."),
     "flush": ("maadd.cli.flush", "Commit what waits for its commit."),
@@ -48,7 +57,7 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(_COMMANDS[cmd_name][0])
-        command = getattr(module, f"{cmd_name}_command")
+        command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         assert isinstance(command, click.Command)
         return command
 
@@ -93,6 +102,9 @@ def root(ctx: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `maad`; the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names of files may be no Unicode; in JSON what is written then is its escape.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = root.main(args=arguments, prog_name="maad", standalone_mode=False)
     except click.UsageError as error:

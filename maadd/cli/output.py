@@ -1,4 +1,4 @@
-"""What commands print: JSON for programs, tables for people, failures on standard error.
+"""What commands print: JSON for programs, failures on standard error; `tables` for people.
 
 Results are JSON when `--json` is given or standard output is no terminal.
 """
@@ -6,8 +6,9 @@ Results are JSON when `--json` is given or standard output is no terminal.
 from __future__ import annotations
 
 import json
+import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
@@ -34,7 +35,12 @@ def accept_json(command: _Command) -> _Command:
 
 def wants_json(as_json: bool) -> bool:
     """Whether a program, rather than a person, reads the result."""
-    return as_json or not sys.stdout.isatty()
+    return as_json or not on_terminal()
+
+
+def on_terminal() -> bool:
+    """Whether standard output is a terminal."""
+    return sys.stdout.isatty()
 
 
 def fail(failure: MaadError | MaadErrors) -> NoReturn:
@@ -56,27 +62,17 @@ def warn(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Pretty JSON, two spaces, on standard output."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """Pretty JSON, two spaces, on standard output; numbers that JSON has not are null."""
+    try:
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), indent=2, ensure_ascii=False)
+    click.echo(text)
 
 
-def cell_text(value: Any) -> str:
-    """A value in a table; lists with commas, nothing for what is absent."""
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(member) for name, member in value.items()}
     if isinstance(value, list):
-        return ", ".join(str(item) for item in value)
-    return "" if value is None else str(value)
-
-
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """A table for people."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        # Records hold square brackets, which rich would read as markup.
-        table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

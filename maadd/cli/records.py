@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from maadd.cli.fields import parse_fields, parse_filters
-from maadd.cli.output import (
-    accept_json,
-    cell_text,
-    fail,
-    json_option,
-    print_json,
-    print_table,
-    wants_json,
-    warn,
+from maadd.cli.options import (
+    comma_list,
+    filter_option,
+    limit_option,
+    offset_option,
+    sort_arguments,
+    sort_options,
 )
+from maadd.cli.output import accept_json, fail, json_option, print_json, wants_json, warn
+from maadd.cli.record_view import print_record
+from maadd.cli.tables import print_page_end, print_table
 from maadd.cli.targets import project_and_settings, target_options
 from maadd.cli.toolcall import call_tool, given
 from maadd.protocol.errors import MaadErrors
@@ -36,9 +37,9 @@ _JSON_FIELD_HELP = "A typed field, for example minutes=41. Repeatable."
 @click.argument("doc_id", metavar="ID")
 @click.argument("depth", type=click.Choice(("hot", "warm", "cold", "full")), default="hot")
 @click.argument("block", required=False)
-@accept_json
-def get_command(doc_id: str, depth: str, block: str | None) -> None:
-    """Print one record as JSON.
+@json_option
+def get_command(doc_id: str, depth: str, block: str | None, as_json: bool) -> None:
+    """Print one record.
 
     \b
     hot    its fields (the default)
@@ -49,18 +50,21 @@ def get_command(doc_id: str, depth: str, block: str | None) -> None:
     if block is not None and depth != "warm":
         raise click.UsageError("a section is read at depth warm: maad get ID warm BLOCK")
     args = {"docId": doc_id, "depth": depth} | ({} if block is None else {"block": block})
-    print_json(call_tool("maad_get", args))
+    record = call_tool("maad_get", args)
+    if wants_json(as_json):
+        print_json(record)
+    else:
+        print_record(record)
 
 
 @click.command("query")
 @target_options
 @click.argument("doc_type", metavar="TYPE")
-@click.option("--filter", "filters", multiple=True, metavar="K=V", help="Field K is V. Repeatable.")
+@filter_option
 @click.option("--fields", metavar="LIST", help="Indexed fields to print, with commas between.")
-@click.option("--sort", metavar="FIELD", help="An indexed field, or for example updatedAt.")
-@click.option("--order", type=click.Choice(("asc", "desc")), default="asc", show_default=True)
-@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True)
-@click.option("--offset", type=click.IntRange(min=0), default=0, show_default=True)
+@sort_options
+@limit_option(50)
+@offset_option
 @json_option
 def query_command(
     doc_type: str,
@@ -79,9 +83,8 @@ def query_command(
     args: dict[str, Any] = {"docType": doc_type, "limit": limit, "offset": offset}
     if filters:
         args["filters"] = parse_filters(filters)
-    if sort:
-        args |= {"sortBy": sort, "sortOrder": order}
-    columns = [name.strip() for name in (fields or "").split(",") if name.strip()]
+    args |= sort_arguments(sort, order)
+    columns = comma_list(fields)
     as_table = not wants_json(as_json)
     try:
         with open_project(root, settings, warn=warn) as project:
@@ -173,10 +176,8 @@ def _print_rows(data: dict[str, Any], columns: list[str], offset: int) -> None:
         print_table(
             ("id", *columns),
             (
-                (row["docId"], *(cell_text(row.get("fields", {}).get(name)) for name in columns))
+                (row["docId"], *(row.get("fields", {}).get(name) for name in columns))
                 for row in rows
             ),
         )
-        click.echo(f"\n{offset + 1} to {offset + len(rows)} of {data['total']}")
-    else:
-        click.echo(f"none of {data['total']}")
+    print_page_end(offset, len(rows), data["total"])

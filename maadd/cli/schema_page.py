@@ -97,11 +97,6 @@ def _type_lines(entry: TypeEntry, schema: Schema | None) -> Iterator[str]:
         )
 
 
-def _field_row(field: FieldDef, schema: Schema) -> tuple[str, str, str, str]:
-    indexed = "yes" if field.index else ""
-    return field.name, _type_text(field), indexed, _details(field, schema)
-
-
 def _required(schema: Schema | None) -> list[str]:
     return [name for name in schema.required if name != "doc_id"] if schema is not None else []
 

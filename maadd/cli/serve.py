@@ -36,7 +36,8 @@ _FLAGS = (
 
 def _serve_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, metavar, text in reversed(_FLAGS):
-        command = click.option(f"--{name}", metavar=metavar, help=text)(command)
+        kind = click.Path() if metavar == "PATH" else None
+        command = click.option(f"--{name}", metavar=metavar, type=kind, help=text)(command)
     return command
 
 

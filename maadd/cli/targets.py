@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+
+from maadd.cli.texts import refuse_broken, refuse_broken_texts
 
 if TYPE_CHECKING:
     from maadd.config.settings import Settings
@@ -18,20 +21,36 @@ _META = "maadd.target."
 
 
 def target_options(command: _Command) -> _Command:
-    """`--project` and `--instance`, which may stand anywhere on the line."""
+    """What every command takes: `--project` and `--instance`, anywhere on the line.
+
+    Its other arguments are refused when they are no Unicode.
+    """
+
+    @functools.wraps(command)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        refuse_broken_texts(click.get_current_context())
+        return command(*args, **kwargs)
+
     project = _target("--project", "DIR", "The project folder (default: here, but not for serve).")
     instance = _target("--instance", "FILE", "The instance file (serve and auth).")
-    return project(instance(command))
+    return project(instance(cast("_Command", checked)))
 
 
 def _target(flag: str, metavar: str, text: str) -> Callable[[_Command], _Command]:
     return click.option(
-        flag, metavar=metavar, help=text, expose_value=False, callback=_remember, is_eager=True
+        flag,
+        metavar=metavar,
+        help=text,
+        type=click.Path(),
+        expose_value=False,
+        callback=_remember,
+        is_eager=True,
     )
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     if value is not None:
+        refuse_broken(param, value)
         ctx.meta[f"{_META}{param.name}"] = value
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from maadd.cli.output import fail, warn
 from maadd.cli.targets import project_and_settings
-from maadd.protocol.errors import MaadErrors
+from maadd.protocol.encodable import check_encodable
+from maadd.protocol.errors import MaadError, MaadErrors
 
 
 def call_tool(tool: str, args: Mapping[str, Any], *, index_first: bool = False) -> Any:
@@ -19,12 +20,13 @@ def call_tool(tool: str, args: Mapping[str, Any], *, index_first: bool = False) 
     from maadd.cli.oneshot import open_project
 
     try:
+        check_encodable(tool, args)
         with open_project(root, settings, warn=warn) as project:
             if index_first:
                 for error in project.call("maad_reindex", {})["errors"]:
                     warn(f"not indexed: {error['code']}: {error['message']}")
             return project.call(tool, args)
-    except MaadErrors as failure:
+    except (MaadError, MaadErrors) as failure:
         fail(failure)
 
 

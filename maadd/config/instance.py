@@ -12,6 +12,7 @@ from maadd.config.entries import Problems, ProjectEntry, read_entries
 from maadd.config.history import Advisory, resolve_history
 from maadd.config.settings import Settings
 from maadd.config.yaml_core import YamlError, load_yaml
+from maadd.protocol.encodable import is_broken
 from maadd.protocol.errors import MaadError, MaadErrors, SourceLocation
 from maadd.protocol.messages import HistorySettings
 from maadd.protocol.roles import Role
@@ -89,7 +90,17 @@ def synthesize_instance(project_dir: str, role: Role, settings: Settings) -> Ins
     return Instance(f"{label}-legacy", "synthetic", None, root, {"default": project})
 
 
+def refuse_broken_path(path: str) -> None:
+    """INSTANCE_CONFIG_INVALID for a folder whose name is no text: SQLite opens no file there."""
+    if is_broken(path):
+        raise MaadError(
+            "INSTANCE_CONFIG_INVALID",
+            f"the path {path!a} of the project is not valid UTF-8; rename the folder",
+        )
+
+
 def _project(entry: ProjectEntry, settings: Settings) -> ProjectConfig:
+    refuse_broken_path(entry.path)
     history, advisories = resolve_history(
         entry.name,
         configured=entry.history_mode,
@@ -151,7 +162,8 @@ def _check_paths(entries: list[ProjectEntry], problems: Problems) -> None:
     for position, (entry, path) in enumerate(real):
         if not os.path.isdir(path):
             problems.warnings.append(
-                f"project {entry.name!r}: {entry.path} is no existing directory"
+                f"project {entry.name!r}: there is no directory {os.path.basename(entry.path)!r} "
+                "where its path leads"
             )
         for other, other_path in real[:position]:
             if path == other_path:

@@ -58,7 +58,6 @@ _SESSION_TOOLS: dict[str, EnginelessHandler] = {
     "maad_use_project": session_tools.use_project,
     "maad_use_projects": session_tools.use_projects,
     "maad_current_session": session_tools.current_session,
-    "maad_subscribe": subscription_tools.subscribe,
     "maad_unsubscribe": subscription_tools.unsubscribe,
 }
 
@@ -191,7 +190,7 @@ class Front:
             heavy=heavy,
             measure_memory=lambda project: self._free_memory(pool, project),
             pool=pool,
-            engineless=_SESSION_TOOLS | self._instance_tools(sessions, reloader),
+            engineless=_SESSION_TOOLS | self._instance_tools(sessions, reloader, pool),
             merge_health=health.merge,
             log=self._log,
             audit=self._write_audit,
@@ -229,7 +228,7 @@ class Front:
         if found is not None:
             raise MaadError(
                 "INDEX_EMPTY",
-                f"the index is empty, {found} Markdown files lie in the project; run "
+                f"the index of {found} Markdown files is empty or was never finished; run "
                 f"`maad reindex --project {project.path}` or start with MAAD_BOOT_REINDEX=1",
                 {"onDiskMarkdownFiles": found},
             )
@@ -384,9 +383,10 @@ class Front:
         )
 
     def _instance_tools(
-        self, sessions: SessionTable, reloader: Reloader
+        self, sessions: SessionTable, reloader: Reloader, pool: WorkerPool
     ) -> dict[str, EnginelessHandler]:
         tools: dict[str, EnginelessHandler] = {
+            "maad_subscribe": subscription_tools.subscribe_knowing(pool.doc_types),
             "maad_subscriptions": subscription_tools.inventory_of(sessions),
             "maad_instance_reload": reloader.answer_tool,
         }

@@ -44,8 +44,8 @@ class ReloadCounts:
     projects_removed: int = 0
 
 
-class InstanceReload(msgspec.Struct, frozen=True, rename="camel"):
-    """What a successful reload of the instance did."""
+class InstanceReload(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a successful reload of the instance did; `warnings` are those of the new file."""
 
     source: str
     projects_added: tuple[str, ...]
@@ -54,6 +54,7 @@ class InstanceReload(msgspec.Struct, frozen=True, rename="camel"):
     sessions_cancelled: int
     sessions_pruned: int
     duration_ms: int
+    warnings: tuple[str, ...] = ()
 
 
 class Reloader:
@@ -184,6 +185,7 @@ class Reloader:
             fallout.cancelled,
             fallout.pruned,
             _elapsed_ms(started),
+            new.warnings,
         )
         self._record(done)
         return done

@@ -29,6 +29,7 @@ from maadd.pipeline.heavy import HeavyGuard
 from maadd.pipeline.limits import Limiter
 from maadd.pipeline.progress import ProgressRelay, ReportProgress
 from maadd.pool.pool import WorkerPool
+from maadd.protocol.encodable import check_encodable
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, errors_of
 from maadd.protocol.log_projection import project_arguments
 from maadd.protocol.messages import Call, Identity, Reply
@@ -178,7 +179,7 @@ class Pipeline:
     ) -> bytes:
         """The steps 0 to 17 of spec 04 §6, in their order."""
         spec = self._known_tool(tool)  # 0
-        _check_encodable(tool, arguments)
+        check_encodable(tool, arguments)
         trace.payload = len(_encode(arguments)) if arguments else 2
         args = check_arguments(spec, arguments)
         trace.kind = spec.kind_of(args)
@@ -436,20 +437,6 @@ def _require(spec: ToolSpec, role: Role | None, project: str) -> None:
         f"{spec.name} needs the role {spec.min_role.text} on {project!r}, this session has {have}",
         {"project": project},
     )
-
-
-def _check_encodable(tool: str, arguments: object) -> None:
-    """INVALID_ARGS for values that cannot travel to a worker."""
-    try:
-        msgspec.msgpack.encode(arguments)
-    except OverflowError:
-        message = "integers beyond 64 bits cannot be sent; send such a number as text"
-    except UnicodeEncodeError:
-        message = "a text holds half of a surrogate pair, which is no character"
-    else:
-        return
-    issues = [{"path": "", "message": message}]
-    raise MaadError("INVALID_ARGS", f"{tool}: {message}", {"tool": tool, "issues": issues})
 
 
 def _identity(token: TokenRecord | None) -> Identity | None:

@@ -10,6 +10,7 @@ from maadd.pool.supervisor import State, Supervisor
 from maadd.pool.worker_handle import CallEnd, OnProgress, PendingCall, WorkerHandle
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Call, Reply
+from maadd.protocol.tools import TOOLS
 
 
 async def run_call(
@@ -104,20 +105,28 @@ def _timed_out(tool: str, limit_ms: int, write_outcome: str | None) -> MaadError
     details: dict[str, object] = {"tool": tool, "limitMs": limit_ms}
     if write_outcome is not None:
         details["writeOutcome"] = write_outcome
-    advice = (
-        "look at the record before writing again"
-        if write_outcome == "unknown_reconcile"
-        else "retry, or ask for less"
-    )
+    advice = _reconcile(tool) if write_outcome == "unknown_reconcile" else "retry, or ask for less"
     return MaadError("REQUEST_TIMEOUT", f"{tool} took longer than {limit_ms} ms; {advice}", details)
 
 
 def _lost(tool: str) -> MaadError:
     return MaadError(
         "WORKER_LOST",
-        f"the worker died while it had {tool}; look at the record before writing again",
+        f"the worker died while it had {tool}; {_reconcile(tool)}",
         {"tool": tool, "writeOutcome": "unknown_reconcile"},
     )
+
+
+def _reconcile(tool: str) -> str:
+    """What to do about a write of which nobody knows whether it was done."""
+    spec = TOOLS.get(tool)
+    if spec is not None and spec.idempotent_hint and not spec.destructive_hint:
+        return "call it again, which does no harm"
+    if tool == "maad_backup":
+        return "look at the recovery points (mode list) before calling it again"
+    if tool == "maad_instructions":
+        return "look at the state of the files (action check) before calling it again"
+    return "look at the records before writing again"
 
 
 def _not_ready(supervisor: Supervisor) -> MaadError:

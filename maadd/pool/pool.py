@@ -208,6 +208,12 @@ class WorkerPool:
         worker = self._supervisor(project).worker
         return None if worker is None else worker.index_empty
 
+    def doc_types(self, project: Project) -> list[str] | None:
+        """The types of a project by its worker's last heartbeat; None while there is none."""
+        worker = self._supervisor(project).worker
+        beat = None if worker is None else worker.heartbeat
+        return None if beat is None else beat.doc_types
+
     def snapshot(self, project: Project) -> WorkerSnapshot:
         """The `worker` block of a project's health."""
         return self._supervisor(project).snapshot()

@@ -218,13 +218,15 @@ class Event(msgspec.Struct, frozen=True, tag="event"):
 class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     """Worker to front, once a second, also while starting.
 
-    `progress` is any text that changes when start-up advances.
+    `progress` is any text that changes when start-up advances; `doc_types` are the registered
+    types, None before they are known.
     """
 
     rss_bytes: int
     queue_depth: int
     state: str
     progress: str = ""
+    doc_types: list[str] | None = None
 
 
 class Drain(msgspec.Struct, frozen=True, tag="drain"):

@@ -192,8 +192,8 @@ class SessionTable:
     def remove_projects(self, names: Collection[str]) -> ProjectFallout:
         """Take removed projects out of every binding and subscription.
 
-        A binding that keeps no project is cancelled: its next call says so and ends it. One
-        that only listens has no next call and ends at once.
+        A binding that keeps no project is cancelled: its stream ends now, its next call says why
+        and ends it. One that only listens has no next call and ends at once.
         """
         cancelled = pruned = 0
         for session in self:
@@ -209,6 +209,8 @@ class SessionTable:
                 cancelled += 1
                 if session.listening:
                     self.close(session, CloseReason.TRANSPORT)
+                elif not session.permanent:
+                    session.notices.close()
             elif rest is not session.binding:
                 session.binding = rest
                 pruned += 1

@@ -125,7 +125,7 @@ class RecordResources:
             if uri.doc_id is None:
                 raise MaadError(
                     "INVALID_ARGS",
-                    f"{params.uri} is a project; its records are {params.uri}/<docId>",
+                    f"{params.uri} is a project; its records are {uri}/<docId>",
                     {"uri": params.uri},
                 )
         except MaadError as error:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from maadd.auth.record import TokenRecord
 from maadd.auth.timestamps import format_timestamp
-from maadd.config.instance import Instance
+from maadd.config.instance import Instance, ProjectConfig
+from maadd.pipeline.envelope import FrontAnswer
 from maadd.protocol.arguments import SubscribeArgs, SubscriptionsArgs, UnsubscribeArgs
 from maadd.protocol.errors import MaadError
 from maadd.sessions.access import bound_projects, require_session
@@ -24,14 +25,34 @@ _NOTE = (
 )
 _NO_STREAM = "; no stream is open now: open one with GET on the MCP endpoint"
 _ALL_TYPES = "*"
+_MAX_ECHO = 100
 
 SubscriptionTool = Callable[[Caller, Any, Instance, TokenRecord | None], dict[str, Any]]
+SubscribeTool = Callable[[Caller, SubscribeArgs, Instance, TokenRecord | None], FrontAnswer]
+
+TypesOf = Callable[[ProjectConfig], Collection[str] | None]
+"""The types of a project; None while nobody knows them."""
+
+
+def subscribe_knowing(types_of: TypesOf) -> SubscribeTool:
+    """`maad_subscribe`, which warns of types that no subscribed project has."""
+
+    def subscribe_and_warn(
+        caller: Caller, args: SubscribeArgs, instance: Instance, token: TokenRecord | None
+    ) -> FrontAnswer:
+        data = subscribe(caller, args, instance, token)
+        session = require_session(caller, "maad_subscribe")
+        names = bound_projects(session) if args.project is None else (args.project,)
+        known = [types_of(instance.projects[name]) for name in names]
+        return FrontAnswer(data, _unknown_types(args.doc_types, known))
+
+    return subscribe_and_warn
 
 
 def subscribe(
     caller: Caller, args: SubscribeArgs, instance: Instance, token: TokenRecord | None
 ) -> dict[str, Any]:
-    """`maad_subscribe`: begin or replace the subscription of this session.
+    """Begin or replace the subscription of this session.
 
     Raises PROJECT_NOT_WHITELISTED and INSUFFICIENT_ROLE for a project out of reach.
     """
@@ -118,6 +139,28 @@ def _visible_projects(caller: Caller, instance: Instance) -> frozenset[str] | No
     if caller.token is None:
         return None
     return frozenset(bound_projects(caller))
+
+
+def _unknown_types(
+    wanted: Iterable[str], known: Sequence[Collection[str] | None]
+) -> dict[str, Any] | None:
+    """The `_meta` that names types which are registered nowhere; a project whose types nobody
+    knows may have them."""
+    if None in known:
+        return None
+    there = {name for types in known for name in types or ()}
+    warnings = [
+        {
+            "field": "docTypes",
+            "message": f"no subscribed project has a type {name[:_MAX_ECHO]!r} now; its records "
+            "are told of once it is registered",
+            "code": "UNKNOWN_TYPE",
+            "location": None,
+        }
+        for name in dict.fromkeys(wanted)
+        if name not in there
+    ]
+    return {"warnings": warnings} if warnings else None
 
 
 def _require_reader(

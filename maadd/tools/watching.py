@@ -188,6 +188,8 @@ class RecordWatching:
         parsed = list(dict.fromkeys(RecordUri.parse(uri) for uri in uris))
         for project in dict.fromkeys(uri.project for uri in parsed):
             reach(caller, project, instance)
+        for uri in parsed:
+            uri.check()
         return parsed
 
     def _refusal(self, ctx: Context, error: MaadError) -> MCPError:

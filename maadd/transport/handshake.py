@@ -62,6 +62,10 @@ _UNSUPPORTED_VERSION = rpc_refusal(
 )
 _STREAM_OPEN_ALREADY = rpc_refusal(409, SERVER_ERROR, "This session has an open stream already")
 
+_NOTHING_TO_HEAR = refusal(
+    "SESSION_NOT_FOUND", "the project of this session was removed; start over with initialize"
+)
+
 _VERSIONS = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
 
 
@@ -187,6 +191,8 @@ class HandshakeEndpoint:
             raise RefusedError(_UNSUPPORTED_VERSION)
         if not head.accepts[1]:
             raise RefusedError(_NO_STREAM_ACCEPTED)
+        if session.cancelled:
+            raise RefusedError(_NOTHING_TO_HEAR)
         if not notices.attach():
             raise RefusedError(_STREAM_OPEN_ALREADY)
         watcher = asyncio.create_task(_detach_when_gone(incoming.receive, notices))

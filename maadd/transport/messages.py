@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import json
+from collections.abc import Callable
+from typing import Any, Literal, NoReturn
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
+
+from maadd.protocol.encodable import is_broken
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -46,7 +50,9 @@ class Request(msgspec.Struct, frozen=True):
     def progress_token(self) -> MessageId | None:
         """What the client wants progress reported under."""
         token = self.meta.get("progressToken")
-        return token if isinstance(token, (int, str)) and not isinstance(token, bool) else None
+        if isinstance(token, bool) or not isinstance(token, (int, str)):
+            return None
+        return None if isinstance(token, str) and is_broken(token) else token
 
     @property
     def is_stateless(self) -> bool:
@@ -74,6 +80,17 @@ class _Wire(msgspec.Struct, frozen=True):
     error: Raw | UnsetType = UNSET
 
 
+class _DecodedWire(msgspec.Struct, frozen=True):
+    """As `_Wire`, with values in the place of JSON texts."""
+
+    jsonrpc: Literal["2.0"]
+    id: MessageId | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    params: Any = UNSET
+    result: Any = UNSET
+    error: Any = UNSET
+
+
 _wire = msgspec.json.Decoder(_Wire)
 _wire_batch = msgspec.json.Decoder(list[_Wire])
 _call_params = msgspec.json.Decoder(CallParams)
@@ -82,11 +99,15 @@ _encode = msgspec.json.encode
 
 
 def decode_message(text: bytes) -> Request | Notification:
-    """The one message in `text`; NotAMessage when there is none."""
+    """The one message in `text`; NotAMessage when there is none.
+
+    Texts that hold half of a surrogate pair are left in the params: whoever judges those can
+    answer the request and name the member, which nobody can once it counts as unreadable.
+    """
     try:
         return _message(_wire.decode(text))
     except (ValueError, RecursionError) as error:
-        raise NotAMessage(str(error)) from None
+        return _broken_message(_broken_json(text, error))
 
 
 def decode_messages(text: bytes) -> list[Request | Notification]:
@@ -96,7 +117,7 @@ def decode_messages(text: bytes) -> list[Request | Notification]:
     try:
         messages = [_message(wire) for wire in _wire_batch.decode(text)]
     except (ValueError, RecursionError) as error:
-        raise NotAMessage(str(error)) from None
+        messages = [_broken_message(one) for one in _broken_json(text, error)]
     if not messages:
         raise NotAMessage("the batch is empty")
     return messages
@@ -125,13 +146,17 @@ def notification(method: str, params: object = None) -> bytes:
     return _encode(body)
 
 
-def _message(wire: _Wire) -> Request | Notification:
+def _message(
+    wire: _Wire | _DecodedWire,
+    as_call: Callable[[Any], CallParams] = _call_params.decode,
+    as_params: Callable[[Any], dict[str, Any] | None] = _params.decode,
+) -> Request | Notification:
     if wire.method == "tools/call" and wire.id is not UNSET and wire.params is not UNSET:
         try:
-            return Request(wire.id, wire.method, None, _call_params.decode(wire.params))
+            return Request(wire.id, wire.method, None, as_call(wire.params))
         except msgspec.ValidationError:
             pass  # Params of another shape are refused like those of any method.
-    params = None if wire.params is UNSET else _params.decode(wire.params)
+    params = None if wire.params is UNSET else as_params(wire.params)
     if wire.method is UNSET:
         if wire.id is UNSET or (wire.result is UNSET and wire.error is UNSET):
             raise NotAMessage("a message needs a method, or an id and a result or error")
@@ -139,3 +164,36 @@ def _message(wire: _Wire) -> Request | Notification:
     if wire.id is UNSET:
         return Notification(wire.method, params)
     return Request(wire.id, wire.method, params)
+
+
+def _broken_message(document: Any) -> Request | Notification:
+    try:
+        wire = msgspec.convert(document, _DecodedWire)
+        if any(isinstance(text, str) and is_broken(text) for text in (wire.id, wire.method)):
+            raise NotAMessage("id and method must be valid Unicode")
+        return _message(
+            wire,
+            lambda params: msgspec.convert(params, CallParams),
+            lambda params: msgspec.convert(params, dict[str, Any] | None),
+        )
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
+        raise NotAMessage(str(error)) from None
+
+
+def _broken_json(text: bytes, fault: Exception) -> Any:
+    """The value of a JSON text in which only halves of surrogate pairs are wrong.
+
+    `fault` is why it cannot be decoded; raises NotAMessage with it for any other text.
+    """
+    if b"\\u" in text:
+        try:
+            document = json.loads(text, parse_constant=_refuse_constant)
+            if is_broken(json.dumps(document, ensure_ascii=False)):
+                return document
+        except (ValueError, RecursionError):
+            pass  # The first fault tells more.
+    raise NotAMessage(str(fault)) from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")

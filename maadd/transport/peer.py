@@ -251,7 +251,8 @@ async def kernel_response(
     except MCPError as refused:
         error = refused.error
         return error_response(request.id, error.code, error.message, error.data)
-    except ValidationError:
+    except (ValidationError, UnicodeEncodeError):
+        # The second for half a surrogate pair, which nothing that is read or written may hold.
         return error_response(request.id, INVALID_PARAMS, "Invalid request parameters")
     except Exception:
         log.exception("mcp_handler_failed", method=request.method)

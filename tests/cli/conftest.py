@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,15 @@ NOTES = {
 }
 
 
+SUBJECT = "maad:create ast-1 [asset] — Pump"
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("MAAD_", "MAADD_", "GIT_"))
+} | {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+"""The environment without settings of whoever runs the tests."""
+
+
 class Finished:
     """What a command left: exit code and both outputs."""
 
@@ -65,17 +75,8 @@ def environment() -> Iterator[dict[str, str]]:
 
     Its path is short, so that socket names fit.
     """
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("MAAD_", "MAADD_", "GIT_"))
-    }
     with tempfile.TemporaryDirectory(prefix="maadd-test-") as folder:
-        yield kept | {
-            "MAADD_RUNTIME_DIR": f"{folder}/run",
-            "GIT_CONFIG_GLOBAL": os.devnull,
-            "GIT_CONFIG_SYSTEM": os.devnull,
-        }
+        yield CLEAN | {"MAADD_RUNTIME_DIR": f"{folder}/run"}
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def maad_here(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Maad:
-    """As `maad`, in this process: for tables of cases that touch no engine."""
+    """As `maad`, in this process, which is faster."""
 
     def run(*arguments: str, env: dict[str, str] | None = None) -> Finished:
         with monkeypatch.context() as patch:
@@ -120,6 +121,24 @@ def maad_here(
                 code = int(ended.code or 0)
         out, err = capsys.readouterr()
         return Finished(code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def terminal(maad_here: Maad, monkeypatch: pytest.MonkeyPatch) -> Maad:
+    """As `maad_here`, for a person at a terminal of 100 columns without colours, in UTC."""
+
+    def run(*arguments: str) -> Finished:
+        with monkeypatch.context() as patch:
+            # rich keeps the environment that it was first imported in.
+            patch.setattr("rich.console.Console._environ", {"NO_COLOR": "1", "COLUMNS": "100"})
+            patch.setenv("TZ", "UTC")
+            patch.setattr("maadd.cli.output.on_terminal", lambda: True)
+            time.tzset()
+            done = maad_here(*arguments)
+        time.tzset()
+        return done
 
     return run
 
@@ -149,3 +168,67 @@ def instance(tmp_path: Path, project: Path) -> Path:
     path = tmp_path / "instance.yaml"
     path.write_text("name: desk\nprojects:\n  - {name: notes, path: ./project, role: writer}\n")
     return path
+
+
+YARD_REGISTRY = """\
+types:
+  vendor: {path: vendors, id_prefix: ven, schema: vendor.v1}
+  asset: {path: assets, id_prefix: ast, schema: asset.v1}
+"""
+YARD_SCHEMAS = {
+    "vendor": """\
+type: vendor
+required: [doc_id, name]
+fields:
+  name: {type: string, index: true}
+""",
+    "asset": """\
+type: asset
+required: [doc_id, name]
+fields:
+  name: {type: string, index: true}
+  site: {type: enum, values: [north, south], index: true}
+  vendor: {type: ref, target: vendor, index: true}
+  parent: {type: ref, target: asset, index: true}
+  weight: {type: number, index: true}
+  due: {type: date, index: true}
+  tags: {type: list, item_type: string, index: true}
+template:
+  headings: [{level: 2, text: Findings}]
+""",
+}
+YARD_RECORDS = {
+    "vendors/ven-seal": "name: Northern Seals\n",
+    "vendors/ven-pump": "name: South Pumps\n",
+    "assets/ast-1": (
+        "name: Pump\nsite: north\nvendor: ven-seal\nweight: 12.5\ndue: 2031-02-03\ntags: [a, b]\n"
+    ),
+    "assets/ast-2": f"name: Valve {'that goes on ' * 10}\nsite: south\nvendor: ven-pump\n"
+    "parent: ast-1\nweight: 3\n",
+    "assets/ast-3": "name: Lost\nsite: south\nvendor: ven-none\nparent: ast-2\n",
+}
+YARD_BODY = "\n# About\n\nSeen by [[person:Ada|A]].\n\n## Findings {#found}\n\nSeal worn.\n"
+
+
+@pytest.fixture(scope="module")
+def yard(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An indexed project of three assets and two vendors, one reference broken; read it only."""
+    root = tmp_path_factory.mktemp("yard")
+    for name in ("_registry", "_schema", "assets", "vendors"):
+        (root / name).mkdir()
+    (root / "_registry/object_types.yaml").write_text(YARD_REGISTRY)
+    for name, text in YARD_SCHEMAS.items():
+        (root / f"_schema/{name}.v1.yaml").write_text(text)
+    for path, fields in YARD_RECORDS.items():
+        folder, doc_id = path.split("/")
+        kind = folder.removesuffix("s")
+        head = f"doc_id: {doc_id}\ndoc_type: {kind}\nschema: {kind}.v1\n"
+        (root / f"{path}.md").write_text(f"---\n{head}{fields}---\n{YARD_BODY}")
+    for command in (
+        ["git", "init", "-q"],
+        ["git", "add", "."],
+        ["git", "-c", "user.name=Ada", "-c", "user.email=a@example.org", "commit", "-qm", SUBJECT],
+        command_line(["reindex"]),
+    ):
+        subprocess.run(command, cwd=root, env=CLEAN, check=True, capture_output=True)
+    return root

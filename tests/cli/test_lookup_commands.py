@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,25 +10,24 @@ from typing import Any
 import click
 import pytest
 
-from maadd.cli import lookups
 from maadd.cli.main import root as command_group
+from maadd.protocol.tools import TOOLS
 
 
 @pytest.fixture
-def run(maad: Any, project: Path) -> Any:
-    """`maad` on the indexed project, from inside it."""
+def run(maad_here: Any, project: Path) -> Any:
+    """`maad` on the indexed project."""
     schema = project / "_schema/note.v1.yaml"
     schema.write_text(schema.read_text() + "  see: {type: ref, target: note, index: true}\n")
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
-    created = maad(
-        "create", "note", "--id", "nt-sea", "--field", "title=Sea", "--field", "see=nt-fog",
-        cwd=project,
-    )  # fmt: skip
-    assert created.code == 0, created.err
 
     def inside(*arguments: str) -> Any:
-        return maad(*arguments, cwd=project)
+        return maad_here("--project", str(project), *arguments)
 
+    created = inside(
+        "create", "note", "--id", "nt-sea", "--field", "title=Sea", "--field", "see=nt-fog"
+    )
+    assert created.code == 0, created.err
     return inside
 
 
@@ -100,30 +100,132 @@ def test_a_call_that_cannot_be_made_is_wrong_usage(
     assert said in ended.err
 
 
-def test_people_get_tables(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    answers: dict[str, Any] = {
-        "maad_search": {"results": [{"docId": "nt-a", "value": "[sea]", "sourceLine": 7}]},
-        "maad_related": {"incoming": [{"docId": "nt-b", "docType": "note", "field": "see"}]},
-        "maad_history": [],
-    }
-    monkeypatch.setattr(lookups, "call_tool", lambda tool, _args: answers[tool])
-    monkeypatch.setattr(lookups, "wants_json", lambda _as_json: False)
-    for arguments, shown in (
-        (["search", "entity"], ["docId", "nt-a", "[sea]", "7"]),
-        (["related", "nt-a"], ["direction", "incoming", "see", "nt-b", "note"]),
-        (["history", "nt-a"], ["none"]),
-    ):
-        with command_group.make_context("maad", list(arguments)) as ctx:
-            command_group.invoke(ctx)
-        out = capsys.readouterr().out
-        assert all(text in out for text in shown), out
+def every_command() -> list[tuple[str, click.Command]]:
+    """All commands and subcommands with their names on the line."""
+    context = click.Context(command_group)
+    found = []
+    for name in command_group.list_commands(context):
+        command = command_group.get_command(context, name)
+        assert command is not None, name
+        found.append((name, command))
+        if isinstance(command, click.Group):
+            found += [(f"{name} {inner}", one) for inner, one in command.commands.items()]
+    return found
 
 
 def test_every_command_says_what_it_does() -> None:
-    context = click.Context(command_group)
-    for name in ("summary", "describe", "schema", "search", "related", "history", "audit", "call"):
-        command = command_group.get_command(context, name)
-        assert command is not None
-        assert command.help
+    names = [name for name, command in every_command() if command.help]
+    assert names == [name for name, _ in every_command()]
+
+
+def test_every_reading_tool_has_a_command() -> None:
+    """Strict tools belong to hosts, and what changes the server to its operator."""
+    words = {name for name, _ in every_command()}
+    other_names = {"find_orphans": "orphans", "changes_since": "changes"}
+    for spec in TOOLS.values():
+        word = spec.name.removeprefix("maad_")
+        if spec.available and spec.read_only_hint and spec.routed and word != "health":
+            assert other_names.get(word, word).replace("_", "-") in words, spec.name
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("maad rel", ["related", "relationship-paths"]),
+        ("maad or", ["orphans"]),
+        ("maad verify c", ["count"]),
+        ("maad aggregate --h", ["--having", "--help"]),
+        ("maad relationship-paths a --direction i", ["incoming"]),
+        ("maad verify integrity --category h", ["hash_drift"]),
+        ("maad scan ", ["file"]),
+    ],
+)
+def test_a_shell_completes_commands_flags_and_values(
+    maad_here: Any, words: str, offered: list[str]
+) -> None:
+    asked = {
+        "_MAAD_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+    }
+    done = maad_here(env=asked)
+    found = [line.split(",") for line in done.out.split()]
+    assert [kind if kind != "plain" else text for kind, text in found] == offered
+
+
+# -- texts that are no Unicode ---------------------------------------------------------------
+
+
+def texts_of(command: click.Command) -> list[click.Parameter]:
+    """The parameters that take any text which is no path."""
+    return [
+        param for param in command.params if isinstance(param.type, click.types.StringParamType)
+    ]
+
+
+BROKEN = [
+    (name, param.opts[0] if isinstance(param, click.Option) else param.name)
+    for name, command in every_command()
+    for param in texts_of(command)
+]
+
+
+@pytest.mark.parametrize(("name", "parameter"), BROKEN)
+def test_no_argument_may_be_undecodable_bytes(maad_here: Any, name: str, parameter: str) -> None:
+    command = dict(every_command())[name]
+    words = name.split()
+    reached = False
+    for param in command.params:
+        broken = parameter in (param.name, param.opts[0])
+        word = getattr(param.type, "choices", ["\udcff" if broken else "1"])[0]
+        if isinstance(param, click.Argument) and (param.required or not reached):
+            words.append(word)
+        elif isinstance(param, click.Option) and (param.required or broken):
+            words.append(f"{param.opts[0]}={word}")
+        reached = reached or broken
+    done = maad_here(*words)
+    assert (done.code, done.out) == (1, ""), done.err
+    assert "  INVALID_ARGS: " in done.err
+    assert "'\\udcff' is not valid UTF-8" in done.err
+
+
+def test_the_real_shell_passes_such_bytes_on(maad: Any, yard: Path) -> None:
+    done = maad("search", "date", "--value", os.fsdecode(b"\xff"), cwd=yard)
+    assert done.code == 1
+    assert "INVALID_ARGS: --value: '\\udcff' is not valid UTF-8" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("call", "maad_get", '{"docId": "\\ud800"}'), "maad_get: docId: "),
+        (
+            ("call", "maad_query", '{"docType": "asset", "filters": {"name": ["\\udfff"]}}'),
+            "filters.n",
+        ),
+        (("call", "maad_query", '{"docType": "asset", "limit": 36893488147419103232}'), "limit: "),
+        (("create", "asset", "--json-field", 'name="\\ud800"'), "maad_create: fields.name: "),
+        (("verify", "field", "ast-1", "name", "--json-value", '["\\ud800"]'), "expected[0]: "),
+    ],
+)
+def test_nor_half_a_character_in_json(
+    maad_here: Any, yard: Path, arguments: tuple[str, ...], named: str
+) -> None:
+    done = maad_here("--project", str(yard), *arguments)
+    assert (done.code, done.out) == (1, "")
+    assert "  INVALID_ARGS: " in done.err
+    assert named in done.err
+
+
+def test_a_project_where_sqlite_cannot_follow_is_refused(maad: Any, tmp_path: Path) -> None:
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/p\xff")
+    os.mkdir(folder)
+    for arguments, code, cwd in (
+        (("init", folder), "INVALID_ARGS", tmp_path),
+        (("--project", folder, "summary"), "INVALID_ARGS", tmp_path),
+        (("init",), "INSTANCE_CONFIG_INVALID", folder),
+    ):
+        done = maad(*arguments, cwd=cwd)
+        assert (done.code, done.out) == (1, "")
+        assert f"  {code}: " in done.err
+    assert os.listdir(folder) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,3 +87,88 @@ def test_record_commands_want_a_project(maad_here: Any) -> None:
     done = maad_here("--instance=i.yaml", "get", "nt-tide")
     assert done.code == 2
     assert "--project" in done.err
+
+
+# -- the forms that every reading command shares (spec 04 §19) ---------------------------------
+
+READS = [
+    ("summary",),
+    ("describe",),
+    ("schema", "asset"),
+    ("get", "ast-1"),
+    ("query", "asset"),
+    ("search", "entity"),
+    ("related", "ast-1"),
+    ("relationship-paths", "ast-1"),
+    ("aggregate", "site"),
+    ("join", "asset", "vendor"),
+    ("verify", "count", "asset", "3"),
+    ("verify", "field", "ast-1", "site", "north"),
+    ("verify", "integrity", "--type=vendor"),
+    ("orphans", "--type=vendor"),
+    ("changes",),
+    ("history", "ast-1"),
+    ("audit",),
+    ("validate",),
+    ("call", "maad_summary"),
+]
+
+
+@pytest.mark.parametrize("read", READS, ids=" ".join)
+def test_the_project_may_stand_anywhere_in_either_form(
+    maad_here: Any, yard: Path, read: tuple[str, ...]
+) -> None:
+    first = maad_here("--project", str(yard), *read)
+    assert (first.code, first.err) == (0, "")
+    assert first.out == json.dumps(first.json, indent=2, ensure_ascii=False) + "\n"
+    last = maad_here(*read, f"--project={yard}", "--json")
+    assert (last.code, _steady(last.json)) == (0, _steady(first.json))
+    variable = maad_here(*read, env={"MAAD_PROJECT": str(yard)})
+    assert (variable.code, _steady(variable.json)) == (0, _steady(first.json))
+
+
+def _steady(answer: Any) -> Any:
+    """Without the times of the call itself."""
+    if not isinstance(answer, dict):
+        return answer
+    return {name: one for name, one in answer.items() if name not in ("completedAt", "durationMs")}
+
+
+@pytest.mark.parametrize("read", READS, ids=" ".join)
+def test_refusals_of_every_reading_command(
+    maad_here: Any, tmp_path: Path, read: tuple[str, ...]
+) -> None:
+    unknown = maad_here(*read, "--no-such-flag=1")
+    assert (unknown.code, unknown.out) == (2, "")
+    assert "No such option" in unknown.err
+    nowhere = maad_here(*read)
+    assert (nowhere.code, nowhere.out) == (1, "")
+    lines = nowhere.err.splitlines()
+    assert lines[0].startswith("maad ")
+    assert lines[0].endswith(" failed")
+    assert lines[1].startswith("  REGISTRY_NOT_FOUND: ")
+    both = maad_here(*read, env={"MAAD_PROJECT": "a", "MAAD_INSTANCE": "b"})
+    assert (both.code, both.out) == (1, "")
+    assert "INSTANCE_CONFIG_INVALID: " in both.err
+    instance = maad_here(*read, "--instance", "i.yaml")
+    assert (instance.code, instance.out) == (2, "")
+
+
+def test_a_flag_wins_over_a_variable_of_the_other_kind(maad_here: Any, yard: Path) -> None:
+    done = maad_here("--project", str(yard), "summary", env={"MAAD_INSTANCE": "/nowhere.yaml"})
+    assert (done.code, done.json["totalDocuments"]) == (0, 5)
+
+
+def test_where_one_stands_is_the_project(maad: Any, yard: Path) -> None:
+    assert maad("summary", cwd=yard).json["totalDocuments"] == 5
+
+
+def test_filters_are_equalities_that_all_hold(maad_here: Any, yard: Path) -> None:
+    def found(*arguments: str) -> list[str]:
+        rows = maad_here("--project", str(yard), "query", "asset", *arguments).json
+        return [row["docId"] for row in rows]
+
+    assert found("--filter", "site=south", "--sort=docId") == ["ast-2", "ast-3"]
+    assert found("--filter=site=south", "--filter=weight=3") == ["ast-2"]
+    assert found("--filter", "name=a=b") == []
+    assert found("--limit=1", "--offset=1", "--sort=docId") == ["ast-2"]

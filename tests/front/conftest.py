@@ -1,11 +1,9 @@
-"""Coroutine tests, a front for the length of a block, and the rooms of one that has no workers:
+"""A front for the length of a block, and the rooms of one that has no workers:
 an instance on disk, its tokens, sessions and pool, and what they log and audit."""
 
 from __future__ import annotations
 
 import contextlib
-import inspect
-import logging
 import shutil
 import sys
 import tempfile
@@ -15,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
-import uvloop
 
 from maadd.auth.issue import TokenSpec, parse_grants
 from maadd.auth.record import TokenRecord
@@ -42,13 +38,13 @@ from front_bench import opened_front
 class Bench:
     """Everything of a front but its transports and workers. Make it inside the event loop."""
 
-    def __init__(self, folder: Path, *projects: str, **settings: Any) -> None:
+    def __init__(self, folder: Path, log_into: Any, *projects: str, **settings: Any) -> None:
         self.folder = folder
         self.settings = Settings(**settings)
         self.events: list[dict[str, Any]] = []
         self.audited: list[dict[str, Any]] = []
         self.closed: list[tuple[str, str]] = []
-        self.log = _log_into(self.events)
+        self.log = log_into(self.events)
         self.path = folder / "instance.yaml"
         self.declare(*projects)
         if projects:
@@ -125,30 +121,10 @@ class Bench:
         return [event for event in self.events if event["event"] == name]
 
 
-def _log_into(events: list[dict[str, Any]]) -> Any:
-    def keep(_logger: object, level: str, event: dict[str, Any]) -> Any:
-        events.append({"level": level, **event})
-        raise structlog.DropEvent
-
-    return structlog.wrap_logger(
-        None, processors=[keep], wrapper_class=structlog.make_filtering_bound_logger(logging.INFO)
-    )
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs coroutine tests."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    names = pyfuncitem._fixtureinfo.argnames
-    uvloop.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
-    return True
-
-
 @pytest.fixture
-def make_bench(tmp_path: Path) -> Callable[..., Bench]:
+def make_bench(tmp_path: Path, log_into: Any) -> Callable[..., Bench]:
     """`make_bench("alpha", "beta:writer", tokens_poll_ms=100)`."""
-    return lambda *projects, **settings: Bench(tmp_path, *projects, **settings)
+    return partial(Bench, tmp_path, log_into)
 
 
 @pytest.fixture

@@ -33,6 +33,7 @@ class HeldReader:
 class HeldEngine:
     documents = 1
     index_empty: int | None = None
+    doc_types = ("note",)
 
     def __init__(self, config: WorkerConfig) -> None:
         self.recovery_actions: list[str] = []

@@ -224,13 +224,34 @@ async def test_counters_and_lines(make_bench: Any) -> None:
     assert len([entry for entry in bench.audited if entry["event"] == "instance_reload"]) == 2
 
 
-async def test_warnings_of_the_new_file_are_logged(make_bench: Any) -> None:
+async def test_warnings_of_the_new_file_are_told_and_logged(make_bench: Any) -> None:
     bench = make_bench("alpha")
     bench.declare("alpha", "beta")
     (bench.folder / "beta").rmdir()
-    await bench.reloader.reload()
+    done = as_json(await bench.reloader.reload())
     (line,) = bench.logged("instance_warning")
-    assert "beta" in line["message"]
+    assert done["warnings"] == [line["message"]]
+    assert "'beta'" in line["message"]
+    assert str(bench.folder) not in line["message"]
+
+
+async def test_a_reload_ends_the_streams_of_sessions_that_keep_nothing(make_bench: Any) -> None:
+    bench = make_bench("alpha", "beta")
+    single, pruned, unbound = (
+        bench.open("single", "alpha"),
+        bench.open("pruned", "alpha", "beta"),
+        bench.open("unbound"),
+    )
+    for session in (single, pruned, unbound):
+        assert session.notices.attach()
+        session.notices.offer(b"last words")
+    await reload(bench, "beta")
+    assert await single.notices.take(None) == [b"last words"]
+    assert await single.notices.take(None) is None
+    assert bench.closed == []
+    for session in (pruned, unbound):
+        assert await session.notices.take(None) == [b"last words"]
+        assert await session.notices.take(0) == []
 
 
 # -- tokens ------------------------------------------------------------------------------

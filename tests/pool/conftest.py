@@ -1,9 +1,8 @@
-"""Coroutine tests on uvloop; a short runtime directory; a pool for the length of a block."""
+"""A short runtime directory; a pool for the length of a block."""
 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import shutil
 import sys
 import tempfile
@@ -12,22 +11,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import uvloop
 
 # Worker processes find the test engine by the path they inherit.
 sys.path.insert(0, str(Path(__file__).parent))
 
 from pool_bench import Bench, opened_bench
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs coroutine tests."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    names = pyfuncitem._fixtureinfo.argnames
-    uvloop.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
-    return True
 
 
 @pytest.fixture

@@ -7,15 +7,17 @@ import contextlib
 import os
 import select
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import small_engine
 import structlog
 
 from maadd.pool import PoolPolicy, RestartLimits, RuntimeDir, WorkerPool
 from maadd.pool.spawn import WorkerProgram
+from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Call, Event, HistorySettings, Reply, WorkerSettings
 
 QUICK = PoolPolicy(
@@ -67,6 +69,13 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
+async def error_of(awaitable: Awaitable[object]) -> MaadError:
+    """The error of something that must fail."""
+    with pytest.raises(MaadError) as caught:
+        await awaitable
+    return caught.value
+
+
 async def gone(pid: int) -> None:
     """Wait until a process is gone."""
     try:
@@ -90,6 +99,23 @@ def call_of(tool: str, **args: object) -> Call:
         generation=0,
         deadline_ms=30_000,
     )
+
+
+@dataclass(frozen=True)
+class HeldWrite:
+    """A write that its worker has published and does not answer before it is released."""
+
+    reply: asyncio.Future[Reply]
+    fifo: str
+
+    async def release(self) -> None:
+        """Let the worker go on."""
+        await asyncio.to_thread(open_fifo, self.fifo)
+
+    async def finish(self) -> Reply:
+        """Let the worker go on and answer."""
+        await self.release()
+        return await self.reply
 
 
 class Bench:
@@ -122,6 +148,13 @@ class Bench:
         return await self.pool.call(
             project, call_of(tool, **args), is_write=True, timeout_s=timeout_s
         )
+
+    async def hold_write(self, project: Directory, text: str) -> HeldWrite:
+        """A `put` of `text` that is in the hand of the worker."""
+        fifo = project.fifo("hold")
+        reply = asyncio.ensure_future(self.write(project, "put", text=text, after=fifo))
+        await until(lambda: project.lines("written"))
+        return HeldWrite(reply, fifo)
 
 
 @contextlib.asynccontextmanager

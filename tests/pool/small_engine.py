@@ -75,6 +75,7 @@ class SmallEngine:
         self.documents = 7
         self.recovery_actions: list[str] = []
         self.index_empty: int | None = None
+        self.doc_types = ["note"]
         self._events: list[Event] = []
         self._wake: Callable[[], None] = lambda: None
         self._calls_seen: dict[str, int] = {}

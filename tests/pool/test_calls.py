@@ -10,18 +10,13 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from pool_bench import QUICK, Bench, call_of, open_fifo, until
+from pool_bench import QUICK, Bench, call_of, error_of, open_fifo, until
 
+from maadd.pool.calls import _lost, _timed_out
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import WorkerSettings
 
 OpenBench = Callable[..., contextlib.AbstractAsyncContextManager[Bench]]
-
-
-async def error_of(awaitable: object) -> MaadError:
-    with pytest.raises(MaadError) as caught:
-        await awaitable
-    return caught.value
 
 
 async def test_a_call_travels_to_the_projects_worker_and_back(open_bench: OpenBench) -> None:
@@ -227,16 +222,13 @@ async def test_a_cancelled_caller_cancels_the_call(open_bench: OpenBench) -> Non
 async def test_a_write_that_waits_too_long_for_the_writer(open_bench: OpenBench) -> None:
     async with open_bench(settings=WorkerSettings(write_wait_ms=40)) as bench:
         project = bench.project()
-        fifo = project.fifo("hold")
-        first = asyncio.ensure_future(bench.write(project, "put", text="first", after=fifo))
-        await until(lambda: project.lines("written"))
+        first = await bench.hold_write(project, "first")
         reply = await bench.write(project, "put", text="second")
         assert reply.error_code == "WRITE_TIMEOUT"
         details = json.loads(reply.body)[0]["details"]
         assert details["waitedMs"] >= 40
         assert details["queueDepth"] == 2
-        await asyncio.to_thread(open_fifo, fifo)
-        assert (await first).ok
+        assert (await first.finish()).ok
         assert project.lines("written") == ["first"]
 
 
@@ -245,16 +237,14 @@ async def test_writes_that_wait_are_taken_as_a_group_of_at_most_sixty_four(
 ) -> None:
     async with open_bench() as bench:
         project = bench.project()
-        fifo = project.fifo("hold")
         texts = [f"text {n}" for n in range(100)]
-        first = asyncio.ensure_future(bench.write(project, "put", text="first", after=fifo))
-        await until(lambda: project.lines("written"))
+        first = await bench.hold_write(project, "first")
         others = [asyncio.ensure_future(bench.write(project, "put", text=t)) for t in texts]
         await until(lambda: bench.pool.in_flight() == 101)
         # Reads never wait for writes; this one is behind all of them on the wire.
         assert (await bench.read(project, "echo")).ok
-        await asyncio.to_thread(open_fifo, fifo)
-        assert all(reply.ok for reply in await asyncio.gather(first, *others))
+        await first.release()
+        assert all(reply.ok for reply in await asyncio.gather(first.reply, *others))
         assert project.lines("groups") == ["1", "64", "36"]
         assert project.lines("written") == ["first", *texts]
 
@@ -299,6 +289,24 @@ async def test_a_read_that_kills_two_workers_is_given_up(open_bench: OpenBench) 
         assert error.details is not None
         assert set(error.details) == {"state", "retryAfterMs"}
         assert len(project.lines("starts")) == 2
+
+
+@pytest.mark.parametrize(
+    ("tool", "advice"),
+    [
+        ("maad_create", "look at the records before writing again"),
+        ("maad_delete_where", "look at the records before writing again"),
+        ("maad_reindex", "call it again, which does no harm"),
+        ("maad_flush", "call it again, which does no harm"),
+        ("maad_backup", "look at the recovery points"),
+        ("maad_instructions", "look at the state of the files"),
+    ],
+)
+def test_the_advice_behind_a_lost_write_fits_the_tool(tool: str, advice: str) -> None:
+    for error in (_lost(tool), _timed_out(tool, 5, "unknown_reconcile")):
+        assert advice in error.message
+        assert error.details is not None
+        assert error.details["writeOutcome"] == "unknown_reconcile"
 
 
 async def test_a_write_whose_worker_dies_is_never_repeated(open_bench: OpenBench) -> None:

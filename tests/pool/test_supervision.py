@@ -8,12 +8,12 @@ import json
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
-from pool_bench import QUICK, Bench, Directory, call_of, gone, open_fifo, until
+from pool_bench import QUICK, Bench, Directory, call_of, error_of, gone, open_fifo, until
 from structlog.testing import capture_logs
 
 from maadd.pool import PoolPolicy, RestartLimits
@@ -26,12 +26,6 @@ OpenBench = Callable[..., contextlib.AbstractAsyncContextManager[Bench]]
 
 def policy(**changes: object) -> PoolPolicy:
     return msgspec.structs.replace(QUICK, **changes)
-
-
-async def error_of(awaitable: Awaitable[object]) -> MaadError:
-    with pytest.raises(MaadError) as caught:
-        await awaitable
-    return caught.value
 
 
 def pid_of(bench: Bench, project: Directory) -> int:
@@ -118,6 +112,16 @@ async def test_an_index_that_is_wrongly_empty_is_told_with_the_start(open_bench:
         for project in (good, empty):
             await bench.pool.ensure_ready(project, 20)
         assert [bench.pool.index_empty(p) for p in (good, empty)] == [None, 12]
+
+
+async def test_the_types_of_a_project_come_with_the_heartbeat(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        started, unknown = bench.project("started"), bench.project("unknown")
+        await bench.pool.ensure_ready(started, 20)
+        assert bench.pool.doc_types(unknown) is None
+        while bench.pool.doc_types(started) is None:
+            await asyncio.sleep(0.005)  # a heartbeat has no event of its own
+        assert bench.pool.doc_types(started) == ["note"]
 
 
 async def test_a_slow_start_is_no_death_while_the_worker_gives_signs_of_life(
@@ -321,7 +325,9 @@ async def test_a_worker_with_a_call_is_never_idle(open_bench: OpenBench) -> None
     async with open_bench(policy(idle_timeout_s=0.05)) as bench:
         project = bench.project()
         reading = asyncio.ensure_future(bench.read(project, "wait"))
-        await until(lambda: bench.pool.sweep_snapshot().sweeps_run >= 3)
+        await until(lambda: bench.pool.in_flight() == 1)
+        before = bench.pool.sweep_snapshot().sweeps_run
+        await until(lambda: bench.pool.sweep_snapshot().sweeps_run >= before + 3)
         assert bench.pool.in_flight() == 1
         assert bench.pool.sweep_snapshot().evictions_total == 0
         reading.cancel()
@@ -374,16 +380,13 @@ async def test_close_lets_accepted_calls_finish_and_refuses_new_ones(
 ) -> None:
     async with open_bench() as bench:
         project = bench.project()
-        fifo = project.fifo("hold")
-        writing = asyncio.ensure_future(bench.write(project, "put", text="last", after=fifo))
-        await until(lambda: project.lines("written"))
+        writing = await bench.hold_write(project, "last")
         pid = pid_of(bench, project)
         closing = asyncio.ensure_future(bench.pool.close())
         await until(lambda: bench.pool.snapshot(project).state == "draining")
         assert (await error_of(bench.read(project, "echo"))).code == "SHUTTING_DOWN"
         assert (await error_of(bench.read(bench.project("new"), "echo"))).code == "SHUTTING_DOWN"
-        await asyncio.to_thread(open_fifo, fifo)
-        assert (await writing).ok
+        assert (await writing.finish()).ok
         await closing
         await gone(pid)
         assert project.lines("closed") == [str(pid)]
@@ -415,14 +418,11 @@ async def test_a_worker_told_to_end_by_somebody_else_hands_its_calls_over(
 ) -> None:
     async with open_bench() as bench:
         project = bench.project()
-        fifo = project.fifo("hold")
-        writing = asyncio.ensure_future(bench.write(project, "put", text="old", after=fifo))
-        await until(lambda: project.lines("written"))
+        writing = await bench.hold_write(project, "old")
         os.kill(pid_of(bench, project), signal.SIGTERM)
         await until(lambda: bench.pool.snapshot(project).state == "draining")
         late = asyncio.ensure_future(bench.write(project, "put", text="new"))
-        await asyncio.to_thread(open_fifo, fifo)
-        assert (await writing).ok
+        assert (await writing.finish()).ok
         assert (await late).ok
         assert project.lines("written") == ["old", "new"]
         assert bench.pool.snapshot(project).restarts == 0
@@ -455,15 +455,13 @@ async def test_a_changed_configuration_restarts_a_worker_after_what_it_holds(
 ) -> None:
     async with open_bench() as bench:
         old = bench.project()
-        gate = old.fifo("gate")
-        held = asyncio.ensure_future(bench.write(old, "put", after=gate, text="kept"))
-        await until(lambda: bench.pool.in_flight() == 1)
+        held = await bench.hold_write(old, "kept")
         new = Directory("one", old.path, FEED)
         restart = asyncio.ensure_future(bench.pool.restart_project(new, 20))
         waiting = asyncio.ensure_future(bench.read(new, "echo"))
-        await asyncio.to_thread(open_fifo, gate)
+        await held.release()
         await restart
-        assert (await held).ok
+        assert (await held.reply).ok
         assert (await waiting).ok
         assert mode_of(bench) == "feed"
         assert old.lines("written") == ["kept"]
@@ -492,18 +490,16 @@ async def test_a_removed_project_finishes_what_it_holds_and_takes_no_more(
 ) -> None:
     async with open_bench() as bench:
         project = bench.project()
-        gate = project.fifo("gate")
-        held = asyncio.ensure_future(bench.write(project, "put", after=gate, text="kept"))
-        await until(lambda: bench.pool.in_flight() == 1)
+        held = await bench.hold_write(project, "kept")
         pid = pid_of(bench, project)
         supervisor = bench.pool._supervisors["one"]
         removal = asyncio.ensure_future(bench.pool.remove_project("one", 20))
         await until(lambda: supervisor.state is State.DRAINING)
         late = await error_of(supervisor.ready(5))
         assert late.code == "PROJECT_UNKNOWN"
-        await asyncio.to_thread(open_fifo, gate)
+        await held.release()
         await removal
-        assert (await held).ok
+        assert (await held.reply).ok
         await gone(pid)
         assert bench.pool.snapshots() == {}
 
@@ -561,17 +557,15 @@ async def test_a_directory_moves_to_another_name_once_its_worker_is_gone(
 ) -> None:
     async with open_bench() as bench:
         old = bench.project()
-        gate = old.fifo("gate")
-        held = asyncio.ensure_future(bench.write(old, "put", after=gate, text="kept"))
-        await until(lambda: bench.pool.in_flight() == 1)
+        held = await bench.hold_write(old, "kept")
         removal = asyncio.ensure_future(bench.pool.remove_project("one", 20))
         new = Directory("two", old.path)
         waiting = asyncio.ensure_future(bench.read(new, "echo"))
         await until(lambda: "two" in bench.pool.snapshots())
         assert len(old.lines("starts")) == 1
-        await asyncio.to_thread(open_fifo, gate)
+        await held.release()
         await removal
-        assert (await held).ok
+        assert (await held.reply).ok
         assert (await waiting).ok
         assert len(old.lines("starts")) == 2
 
@@ -581,12 +575,9 @@ async def test_chosen_idle_workers_are_closed_and_busy_ones_are_not(open_bench: 
         first, second, third = (bench.project(name) for name in ("one", "two", "three"))
         for project in (first, second, third):
             await bench.read(project, "echo")
-        gate = second.fifo("gate")
-        held = asyncio.ensure_future(bench.write(second, "put", after=gate, text="kept"))
-        await until(lambda: bench.pool.in_flight() == 1)
+        held = await bench.hold_write(second, "kept")
         assert [worker.project for worker in bench.pool.idle_workers()] == ["one", "three"]
         assert await bench.pool.evict({"one", "two"}) == ["one"]
         assert bench.pool.snapshot(first).state == "absent"
         assert bench.pool.snapshot(third).state == "ready"
-        await asyncio.to_thread(open_fifo, gate)
-        assert (await held).ok
+        assert (await held.finish()).ok

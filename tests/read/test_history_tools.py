@@ -281,3 +281,14 @@ def test_git_is_ended_with_the_call(yard, monkeypatch):
 
     with pytest.raises(MaadError, match="REQUEST_TIMEOUT"), yard.reader.deadline(0.1):
         yard.call("audit")
+
+
+def test_today_begins_at_midnight_and_lasts_to_the_end_of_the_day(repository):
+    path = repository.record("note", "nte-1")
+    repository.commit("maad:create nte-1 [note] — n", path)
+    repository.reindex()
+
+    assert len(repository.call("history", docId="nte-1", since="today").data) == 1
+    assert len(repository.call("audit", since="Today", until="today").data) == 1
+    assert repository.call("audit", until="yesterday").data == []
+    assert len(repository.call("audit", since="2 weeks ago").data) == 1

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
-import structlog
 
 from maadd.auth.record import ProjectGrant, TokenRecord
 from maadd.config.instance import Instance, ProjectConfig
@@ -40,14 +39,16 @@ def instance(source: str = "file", **roles: Role) -> Instance:
 class Bench:
     """A session table, its clock in seconds, and what it did."""
 
-    def __init__(self, total: int = 128, per_token: int = 64, idle_s: float = 1800.0) -> None:
+    def __init__(
+        self, log_into: Any, total: int = 128, per_token: int = 64, idle_s: float = 1800.0
+    ) -> None:
         self.now = 1000.0
         self.epoch = 1_900_000_000.0
         self.closed: list[tuple[str, CloseReason]] = []
         self.events: list[dict[str, Any]] = []
         self.table = SessionTable(
             SessionLimits(total, per_token, idle_s),
-            _log_into(self.events),
+            log_into(self.events),
             clock=lambda: self.now,
             wall=lambda: self.epoch + self.now - 1000.0,
             on_close=[lambda session, reason: self.closed.append((session.id, reason))],
@@ -67,16 +68,6 @@ class Bench:
         return self.table.sweep(lambda record: "revoked" if record.id in dead else None)
 
 
-def _log_into(events: list[dict[str, Any]]) -> Any:
-    def keep(_logger: object, level: str, event: dict[str, Any]) -> Any:
-        events.append({"level": level, **event})
-        raise structlog.DropEvent
-
-    return structlog.wrap_logger(
-        None, processors=[keep], wrapper_class=structlog.make_filtering_bound_logger(logging.INFO)
-    )
-
-
 @pytest.fixture
 def make_token() -> Callable[..., TokenRecord]:
     return token
@@ -88,5 +79,5 @@ def make_instance() -> Callable[..., Instance]:
 
 
 @pytest.fixture
-def make_bench() -> type[Bench]:
-    return Bench
+def make_bench(log_into: Any) -> Callable[..., Bench]:
+    return partial(Bench, log_into)

@@ -35,3 +35,25 @@ def test_anything_else_is_refused_and_told_the_form(text):
     with pytest.raises(MaadError, match="maad://<project>/<docId>") as caught:
         RecordUri.parse(text)
     assert caught.value.code == "INVALID_ARGS"
+
+
+def test_a_long_text_is_not_repeated_in_full():
+    with pytest.raises(MaadError) as caught:
+        RecordUri.parse("x" * 100_000)
+    assert len(str(caught.value.wire())) < 1_000
+
+
+@pytest.mark.parametrize("rest", ["", "/", "/nte-1", f"/{'x' * 128}"])
+def test_what_may_be_watched(rest):
+    RecordUri.parse(f"maad://a{rest}").check()
+
+
+@pytest.mark.parametrize(
+    "doc_id",
+    ["%00", "%0A", "a%20b", "%ED%A0%80", "..", "-a", "a%2Fb", "nul", "x" * 129, "%41" * 40_000],
+)
+def test_an_id_that_no_record_can_have_is_refused(doc_id):
+    with pytest.raises(MaadError, match="names no record that can be") as caught:
+        RecordUri.parse(f"maad://a/{doc_id}").check()
+    assert caught.value.code == "INVALID_ARGS"
+    assert len(str(caught.value.wire())) < 1_000

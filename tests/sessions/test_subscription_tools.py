@@ -10,7 +10,7 @@ from maadd.protocol.roles import Role
 from maadd.protocol.tools import registered_tools
 from maadd.sessions.binding import bind_multi, bind_single
 from maadd.sessions.stateless import StatelessCaller
-from maadd.tools.subscriptions import inventory_of, subscribe, unsubscribe
+from maadd.tools.subscriptions import inventory_of, subscribe, subscribe_knowing, unsubscribe
 
 
 @pytest.fixture
@@ -43,6 +43,32 @@ def test_a_session_without_a_stream_is_told_so(bench, office):
     assert "GET" in subscribe(session, SubscribeArgs(), office, session.token)["note"]
     session.notices.attach()
     assert "GET" not in subscribe(session, SubscribeArgs(), office, session.token)["note"]
+
+
+def warnings_of(types, args, session, office):
+    answer = subscribe_knowing(lambda project: types.get(project.name))(
+        session, args, office, session.token
+    )
+    assert answer.data["subscribed"] is True
+    return [(one["code"], one["field"]) for one in (answer.meta or {}).get("warnings", ())]
+
+
+def test_a_type_that_no_subscribed_project_has_is_warned_of(bench, office):
+    session = bound(bench, office, "s-1", "alpha", "beta")
+    types = {"alpha": ["note"], "beta": ["task"]}
+    unknown = ("UNKNOWN_TYPE", "docTypes")
+    both = SubscribeArgs(doc_types=("note", "task", "nope", "nope"))
+    assert warnings_of(types, both, session, office) == [unknown]
+    one = SubscribeArgs(doc_types=("note", "task"), project="beta")
+    assert warnings_of(types, one, session, office) == [unknown]
+    assert session.subscription.doc_types == ("note", "task")
+    assert warnings_of(types, SubscribeArgs(), session, office) == []
+
+
+def test_nothing_is_warned_of_while_the_types_are_unknown(bench, office):
+    session = bound(bench, office, "s-1", "alpha", "beta")
+    args = SubscribeArgs(doc_types=("nope",))
+    assert warnings_of({"alpha": ["note"]}, args, session, office) == []
 
 
 def test_a_project_that_the_token_lost_cannot_be_subscribed_to(bench, office, make_token):

@@ -93,7 +93,9 @@ class Client:
         }
         self._number = 0
 
-    def post(self, message: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
+    def post(
+        self, message: dict[str, Any] | list[dict[str, Any]]
+    ) -> tuple[int, dict[str, str], bytes]:
         self._connection.request("POST", "/mcp", json.dumps(message), self._headers)
         answer = self._connection.getresponse()
         return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
@@ -134,6 +136,14 @@ class Client:
         envelope = self.call(tool, **arguments)
         assert envelope["ok"], envelope
         return envelope["data"]
+
+    def open_stream(self) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        """The standing stream of the session, on a connection of its own."""
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20)
+        connection.request("GET", "/mcp", headers={**self._headers, "Accept": "text/event-stream"})
+        response = connection.getresponse()
+        assert response.status == 200
+        return connection, response
 
     def close(self) -> None:
         self._connection.close()

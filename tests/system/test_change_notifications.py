@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
 import json
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -92,11 +91,7 @@ class Stream:
     """The standing stream of a session, read event by event."""
 
     def __init__(self, client: Client) -> None:
-        headers = {**client._headers, "Accept": "text/event-stream"}
-        self._connection = http.client.HTTPConnection("127.0.0.1", client._port, timeout=20)
-        self._connection.request("GET", "/mcp", headers=headers)
-        self._response = self._connection.getresponse()
-        assert self._response.status == 200
+        self._connection, self._response = client.open_stream()
 
     def next(self) -> dict[str, Any]:
         """The params of the next change notification."""
@@ -228,6 +223,11 @@ def test_subscribing_needs_a_binding_and_a_project_within_it(served: Served) -> 
             assert await refused(client, "maad_subscribe", project="side") == (
                 "PROJECT_NOT_WHITELISTED"
             )
+            unknown = await client.call_tool(
+                "maad_subscribe", {"docTypes": ["note", "nope"], "project": "main"}
+            )
+            (warning,) = json.loads(unknown.content[0].text)["_meta"]["warnings"]
+            assert (warning["code"], "'nope'" in warning["message"]) == ("UNKNOWN_TYPE", True)
             too_many = [f"type_{number}" for number in range(65)]
             assert await refused(client, "maad_subscribe", docTypes=too_many) == "INVALID_ARGS"
         async with served.sdk(served.admin, "2026-07-28") as client:
@@ -360,7 +360,9 @@ def test_resources_are_under_the_rules_of_the_tools(served: Served, mode: str) -
                 "PROJECT_NOT_WHITELISTED" if mode == "legacy" else "TOKEN_PROJECT_FORBIDDEN"
             )
             assert await code_of(client.read_resource("maad://main/nope")) == "FILE_NOT_FOUND"
-            assert await code_of(client.read_resource("maad://main")) == "INVALID_ARGS"
+            for uri in ("maad://main", "maad://main/"):
+                with pytest.raises(MCPError, match="its records are maad://main/<docId>"):
+                    await client.read_resource(uri)
             assert await code_of(client.read_resource("file:///etc/passwd")) == "INVALID_ARGS"
             assert await code_of(client.list_resources(cursor="bm9uZQ")) == "INVALID_ARGS"
             listed = await client.list_resources()
@@ -380,6 +382,10 @@ def test_a_session_watches_single_records(served: Served) -> None:
                 await client.session.subscribe_resource("maad://side/nte-1")
             await subscribe(client)
             await ok(client, "maad_unsubscribe")
+            for impossible in ("%00", "x" * 100_000):
+                with pytest.raises(MCPError, match="names no record that can be") as refusal:
+                    await client.session.subscribe_resource(f"maad://main/{impossible}")
+                assert refusal.value.error.data["code"] == "INVALID_ARGS"
             await client.session.subscribe_resource("maad://main/nte-5")
             for doc_id in ("nte-4", "nte-5"):
                 await ok(client, "maad_update", docId=doc_id, fields={"title": "watched"})

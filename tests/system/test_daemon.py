@@ -331,6 +331,66 @@ def test_a_number_that_cannot_travel_is_refused_and_disturbs_nobody(
     assert client.ok("maad_query", docType="note", filters={"rank": 2**64 - 1})["total"] == 0
 
 
+def test_half_a_character_is_an_argument_that_does_not_fit(instance: Instance, start: Any) -> None:
+    client = start(instance).client(instance.token)
+    client.ok("maad_use_project", name="main")
+    for arguments, path in (
+        ({"docId": "\ud800"}, "docId"),
+        ({"docId": "a", "depth": "\udfff"}, "depth"),
+        ({"docId": "a", "\ud83d": 1}, "?"),
+    ):
+        error = client.call("maad_get", **arguments)["errors"][0]
+        assert error["code"] == "INVALID_ARGS"
+        assert [issue["path"] for issue in error["details"]["issues"]] == [path]
+    fields = {"title": ["\ud800"], "other": "\ud83d\ude00"}
+    error = client.call("maad_create", docType="note", fields=fields)["errors"][0]
+    assert error["details"]["issues"][0]["path"] == "fields.title[0]"
+    error = client.call("maad_\ud800")["errors"][0]
+    assert (error["code"], "unknown tool" in error["message"]) == ("INVALID_ARGS", True)
+    for method in ("resources/read", "resources/subscribe"):
+        assert client.request(method, {"uri": "maad://main/\ud800"})["error"]["code"] == -32602
+    calls: list[dict[str, Any]] = [
+        {"name": "maad_get", "arguments": {"docId": "\ud800"}},
+        {"name": "maad_get", "arguments": {"docId": "nte-1"}},
+        {"name": "maad_get", "arguments": {}, "_meta": {"progressToken": "\ud800"}},
+    ]
+    _, _, body = client.post(
+        [
+            {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": call}
+            for number, call in enumerate(calls)
+        ]
+    )
+    answers = [json.loads(line[6:]) for line in body.splitlines() if line.startswith(b"data: ")]
+    assert sorted(answer["id"] for answer in answers) == [0, 1, 2]
+    assert [a["id"] for a in answers if "isError" not in a["result"]] == [1]
+    assert client.ok("maad_query", docType="note", limit=1)["results"]
+    envelope = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    }
+    status, body = _stateless(client, {**calls[0], "_meta": envelope})
+    assert status == 200
+    assert b"INVALID_ARGS" in body
+
+
+def _stateless(client: Client, params: dict[str, Any]) -> tuple[int, bytes]:
+    """A tool call of the revision without sessions."""
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    routing = {
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": params["name"],
+    }
+    headers = {name: text for name, text in client._headers.items() if name != "Mcp-Session-Id"}
+    connection = http.client.HTTPConnection("127.0.0.1", client._port, timeout=30)
+    connection.request("POST", "/mcp", json.dumps(message), headers | routing)
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, body
+
+
 def test_another_runtime_directory_lets_no_second_daemon_in(
     instance: Instance, start: Any, tmp_path: Path
 ) -> None:

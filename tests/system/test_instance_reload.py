@@ -84,6 +84,7 @@ def test_projects_come_and_go(office: Office, start: Any) -> None:
     on_both = bound(daemon, office.token, "alpha", "beta")
     on_alpha.ok("maad_summary")
     removed_worker = pid_of(on_alpha)
+    stream, events = on_alpha.open_stream()
     kept_worker = pid_of(admin)
 
     office.declare("beta", "gamma")
@@ -92,6 +93,8 @@ def test_projects_come_and_go(office: Office, start: Any) -> None:
     assert (done["sessionsCancelled"], done["sessionsPruned"]) == (1, 1)
 
     # Gone at once, through every door.
+    assert events.read() == b""
+    stream.close()
     assert not is_alive(removed_worker)
     assert code_of(on_alpha.call("maad_summary")) == "SESSION_CANCELLED"
     status, _, body = on_alpha.post({"jsonrpc": "2.0", "id": 9, "method": "tools/list"})

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from maadd.sessions.session import CloseReason
+from maadd.sessions.session import Binding, BindingSource, CloseReason, Mode
 from maadd.transport.messages import notification
 
 
@@ -104,6 +104,22 @@ def test_delete_ends_the_session_and_its_stream(server, tokens, opened):
     assert server.closed == [(session, CloseReason.TRANSPORT)]
     gone = server.request(body=server.tool_call("x"), token=tokens.admin, session=session)
     assert (gone.status, gone.code) == (404, "SESSION_NOT_FOUND")
+
+
+def test_a_removed_project_ends_the_stream_but_not_yet_the_session(server, tokens, opened):
+    session, stream = opened
+
+    def remove_the_only_project() -> None:
+        bound = server.sessions.get(session)
+        bound.binding = Binding(Mode.SINGLE, ("gone",), None, BindingSource.CLIENT_TOOL)
+        server.sessions.remove_projects(["gone"])
+
+    server.do(remove_the_only_project)
+    stream.read_to_end()
+    assert server.closed == []
+    again = server.request("GET", token=tokens.admin, session=session)
+    assert (again.status, again.code) == (404, "SESSION_NOT_FOUND")
+    assert server.do(lambda: server.sessions.get(session).cancelled)
 
 
 def test_a_revoked_token_ends_its_streams(server, doomed_tokens):

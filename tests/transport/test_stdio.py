@@ -118,6 +118,17 @@ def test_a_line_that_is_no_message_is_answered(piped, text):
     assert "result" in piped.ask(HELLO)
 
 
+def test_half_a_character_leaves_the_request_its_answer(piped):
+    """Whose id would be lost, and its client waiting, if the line counted as no JSON."""
+    piped.ask(HELLO)
+    refused = piped.ask(line(request("prompts/get", 5, name="\ud800")))
+    assert (refused["id"], refused["error"]["code"]) == (5, -32601)
+    for text in (b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}\n', b'{"a":"\\ud800"}\n'):
+        unreadable = piped.ask(text)
+        assert (unreadable["id"], unreadable["error"]["code"]) == (None, -32700)
+    assert "result" in piped.ask(tool("x"))
+
+
 def test_blank_lines_are_nothing(piped):
     piped.send(b"\n  \r\n")
     assert piped.ask(HELLO)["id"] == "hello"

@@ -245,8 +245,5 @@ def test_a_reindex_answer_holds_a_hundred_errors_and_their_number(open_project: 
     assert data["errorsTotal"] == 120
 
 
-def test_a_cursor_or_date_of_nonsense_is_named(ship: Any) -> None:
+def test_a_cursor_of_nonsense_is_named(ship: Any) -> None:
     assert ship.error("maad_validate", cursor="é")["details"] == {"field": "cursor"}
-    assert ship.error("maad_history", docId="shp-one", since="\u0000")["details"] == {
-        "field": "since"
-    }

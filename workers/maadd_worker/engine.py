@@ -217,6 +217,11 @@ class Engine:
         with contextlib.closing(self._index.reader()) as reader:
             return reader.counters().documents
 
+    @property
+    def doc_types(self) -> list[str]:
+        """The registered types."""
+        return list(self._model.model.registry.types)
+
     # -- reads ---------------------------------------------------------------------------
 
     def open_reader(self) -> IndexReader:
@@ -266,11 +271,12 @@ class Engine:
         if self.index_empty is not None and tool not in ("maad_reindex", "maad_health"):
             raise MaadError(
                 "INDEX_EMPTY",
-                f"the index is empty over {self.index_empty} Markdown files; run maad_reindex, "
-                "or `maad reindex` in the project folder"
-                if not self.read_only
-                else f"the index is empty over {self.index_empty} Markdown files and this "
-                "read-only project cannot rebuild it",
+                f"the index of {self.index_empty} Markdown files is empty or was never finished; "
+                + (
+                    "this read-only project cannot rebuild it"
+                    if self.read_only
+                    else "run maad_reindex, or `maad reindex` in the project folder"
+                ),
                 {"onDiskMarkdownFiles": self.index_empty},
             )
 

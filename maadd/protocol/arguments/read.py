@@ -17,6 +17,7 @@ from maadd.protocol.arguments.base import (
     SortOrder,
     require,
 )
+from maadd.protocol.git_dates import FORMS, git_date_fault
 
 PRIMITIVES = (
     "entity",
@@ -41,6 +42,10 @@ GitDate = Annotated[str, Meta(description="ISO or any Git date")]
 IntegrityCategory = Literal[
     "missing_in_index", "missing_on_disk", "hash_drift", "schema_drift", "broken_refs"
 ]
+
+
+MetricOp = Literal["count", "sum", "avg", "min", "max", "countDistinct"]
+BoundOp = Literal["eq", "neq", "gt", "gte", "lt", "lte"]
 
 
 class ScanArgs(RoutedArguments, frozen=True):
@@ -126,13 +131,13 @@ class Metric(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The measured field of an aggregation; `count` ignores the field."""
 
     field: str
-    op: Literal["count", "sum", "avg", "min", "max", "countDistinct"]
+    op: MetricOp
 
 
 class Having(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A bound on the metric of a group, without one on its count."""
 
-    op: Literal["eq", "neq", "gt", "gte", "lt", "lte"]
+    op: BoundOp
     value: int | float
 
 
@@ -258,6 +263,9 @@ class HistoryArgs(RoutedArguments, frozen=True):
     limit: GitLimit = 100
     since: GitDate | None = None
 
+    def __post_init__(self) -> None:
+        _require_dates(since=self.since)
+
 
 class AuditArgs(RoutedArguments, frozen=True):
     """`maad_audit` (§7.2)."""
@@ -267,3 +275,17 @@ class AuditArgs(RoutedArguments, frozen=True):
     doc_type: str | None = None
     limit: GitLimit = 200
     offset: Offset = 0
+
+    def __post_init__(self) -> None:
+        _require_dates(since=self.since, until=self.until)
+
+
+def _require_dates(**given: str | None) -> None:
+    """Refuse what Git would silently take for another time."""
+    problems = [
+        (name, f"{fault}; write for example {FORMS}")
+        for name, text in given.items()
+        if text is not None and (fault := git_date_fault(text)) is not None
+    ]
+    if problems:
+        raise ConflictingArguments(*problems)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from maadd.protocol.doc_ids import doc_id_fault
 from maadd_worker.extract.numbers import field_number, money_decimal
 from maadd_worker.extract.primitives import normalize
 from maadd_worker.extract.references import looks_like_contact
@@ -14,7 +15,6 @@ from maadd_worker.markdown.annotations import Annotation
 from maadd_worker.markdown.blocks import Block
 from maadd_worker.markdown.document import ParsedDocument
 from maadd_worker.markdown.text import js_text
-from maadd_worker.schema.ids import doc_id_fault
 from maadd_worker.schema.registry import Registry
 from maadd_worker.schema.schema import FieldDef, Schema
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from maadd.protocol.doc_ids import describe_fault
 from maadd.protocol.errors import MaadError
 from maadd_worker.extract.extraction import extract
 from maadd_worker.index.block_texts import BlockText, block_texts
@@ -20,7 +21,6 @@ from maadd_worker.index.child_rows import (
 from maadd_worker.index.documents import FileIdentity
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.markdown.document import ParsedDocument
-from maadd_worker.schema.ids import describe_fault
 from maadd_worker.schema.validation import validate
 
 

@@ -213,6 +213,7 @@ class WorkerLoop:
         self._engine = engine
         self._state = _State.READY
         self._send(Ready(engine.documents, list(engine.recovery_actions), engine.index_empty))
+        self._send(self._heartbeat())
 
     def _drained(self) -> bool:
         return self._reads is not None and self._reads.depth() == 0 and self._writes.depth() == 0
@@ -252,8 +253,9 @@ class WorkerLoop:
             self._send(self._heartbeat())
 
     def _heartbeat(self) -> Heartbeat:
-        depth = self._queue_depth()
-        return Heartbeat(resident_bytes(), depth, self._state.value, self._writer.progress)
+        types = None if self._engine is None else self._engine.doc_types
+        depth, progress = self._queue_depth(), self._writer.progress
+        return Heartbeat(resident_bytes(), depth, self._state.value, progress, types)
 
     def _queue_depth(self) -> int:
         reads = 0 if self._reads is None else self._reads.depth()

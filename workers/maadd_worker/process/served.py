@@ -47,6 +47,11 @@ class ServedEngine(Protocol[ReaderT]):
     def documents(self) -> int: ...
 
     @property
+    def doc_types(self) -> list[str]:
+        """The registered types."""
+        ...
+
+    @property
     def recovery_actions(self) -> list[str]: ...
 
     @property

@@ -106,16 +106,11 @@ def require_repository(context: ReadContext) -> None:
 
 def date_options(since: str | None, until: str | None) -> list[str]:
     """Bounds for `git log`; a bare day begins at midnight, or ends right before the next."""
-    for name, value in (("since", since), ("until", until)):
-        if value is not None and not value.isprintable():
-            raise MaadError(
-                "INVALID_FIELDS", f"{name} is no date; write YYYY-MM-DD", {"field": name}
-            )
     options = []
-    if since:
-        options.append(f"--since={since}T00:00:00" if _is_bare(since) else f"--since={since}")
-    if until:
-        options.append(f"--until={until}T23:59:59" if _is_bare(until) else f"--until={until}")
+    if since is not None:
+        options.append(f"--since={_with_time(since, '00:00:00')}")
+    if until is not None:
+        options.append(f"--until={_with_time(until, '23:59:59')}")
     return options
 
 
@@ -275,8 +270,11 @@ def _change(status: str, rest: Iterator[str]) -> PathChange:
     )
 
 
-def _is_bare(date: str) -> bool:
-    return _BARE_DATE.fullmatch(date) is not None
+def _with_time(date: str, time_of_day: str) -> str:
+    """A bare day with a time; `today` is one too, which not every Git knows."""
+    if date.strip().lower() == "today":
+        return f"midnight {time_of_day}"
+    return f"{date}T{time_of_day}" if _BARE_DATE.fullmatch(date) else date
 
 
 def _is_unborn(context: ReadContext) -> bool:

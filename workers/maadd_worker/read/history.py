@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from maadd.protocol.arguments import HistoryArgs
+from maadd.protocol.doc_ids import doc_id_fault
 from maadd_worker.disk.scan import TOMBSTONE_PREFIX
 from maadd_worker.outcome import Advice, Outcome
 from maadd_worker.read.commits import (
@@ -24,7 +25,6 @@ from maadd_worker.read.commits import (
     require_repository,
 )
 from maadd_worker.read.context import ReadContext, not_found
-from maadd_worker.schema.ids import doc_id_fault
 
 _RENAMES_FOLLOWED = 20
 

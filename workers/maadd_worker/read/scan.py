@@ -1,40 +1,18 @@
-"""`maad_scan`: the structure of raw Markdown, no schema needed (spec 02 §3.1, 01 §17)."""
+"""`maad_scan`: the structure of raw Markdown inside the project (spec 02 §3.1)."""
 
 from __future__ import annotations
 
 import posixpath
 import stat
-from typing import Any
-
-import msgspec
 
 from maadd.protocol.arguments import ScanArgs
 from maadd.protocol.errors import MaadError
 from maadd_worker.disk.paths import segments
-from maadd_worker.markdown.annotations import Annotation, find_annotations
-from maadd_worker.markdown.blocks import Block, scan_blocks
-from maadd_worker.markdown.frontmatter import BOM, SplitFile, split_file
-from maadd_worker.markdown.value_calls import find_value_calls
-from maadd_worker.markdown.verbatim import VerbatimZones
-from maadd_worker.markdown.yaml_profile import load_frontmatter
 from maadd_worker.outcome import Outcome
 from maadd_worker.read.context import ReadContext
-from maadd_worker.read.scan_patterns import detect_patterns
-from maadd_worker.read.scan_report import ScannedFile, corpus_report
-from maadd_worker.read.scan_walk import walk_for_scan
+from maadd_worker.read.structure import scan_directory, scan_file
 
 _PRIVATE = ("_auth", "_backend")
-
-
-class _Structure(msgspec.Struct, frozen=True):
-    """What one file says, errors in its frontmatter tolerated."""
-
-    text: str
-    split: SplitFile
-    frontmatter: dict[str, Any] | None
-    zones: VerbatimZones
-    blocks: tuple[Block, ...]
-    annotations: tuple[Annotation, ...]
 
 
 def scan(context: ReadContext, args: ScanArgs) -> Outcome:
@@ -51,9 +29,17 @@ def scan(context: ReadContext, args: ScanArgs) -> Outcome:
     path = context.root.resolve(shown) if names else ""
     mode = context.root.stat(path or ".").st_mode
     if stat.S_ISDIR(mode):
-        return Outcome(_scan_directory(context, path, shown))
+        report = scan_directory(
+            context.root,
+            path,
+            shown or ".",
+            context.settings,
+            name=posixpath.basename(path) or None,
+            check_time=context.check_time,
+        )
+        return Outcome(report)
     if stat.S_ISREG(mode):
-        return Outcome(_scan_file(context, path, shown))
+        return Outcome(scan_file(context.root, path, shown, context.settings))
     raise _path_not_found(shown)
 
 
@@ -72,89 +58,3 @@ def _path_not_found(path: str) -> MaadError:
         f'"{path}" is no file or directory that can be scanned; give a path relative to the '
         "project root",
     )
-
-
-def _scan_file(context: ReadContext, path: str, shown: str) -> dict[str, Any]:
-    data = context.root.read(path, context.settings.max_doc_bytes).data
-    found = _read_structure(context, data, shown)
-    body, start_line = found.split.body, found.split.body_start_line
-    calls = find_value_calls(body, start_line, found.zones)
-    return {
-        "filePath": shown,
-        "sizeBytes": len(data),
-        "lineCount": found.text.count("\n") + 1,
-        "frontmatter": found.frontmatter,
-        "frontmatterFields": list(found.frontmatter or ()),
-        "headings": [
-            {"level": block.level, "text": block.heading, "line": block.start_line}
-            for block in found.blocks
-            if block.level
-        ],
-        "blockCount": len(found.blocks),
-        "annotations": [
-            {"type": one.type, "value": one.value, "label": one.label} for one in found.annotations
-        ],
-        "valueCalls": [call.field for call in calls],
-        "detectedPatterns": detect_patterns(found.text),
-    }
-
-
-def _scan_directory(context: ReadContext, path: str, shown: str) -> dict[str, Any]:
-    """Read what the limits allow, in path order; the rest is counted."""
-    settings = context.settings
-    scanned: list[ScannedFile] = []
-    bytes_left = settings.scan_max_bytes
-    skipped = 0
-    truncated = False
-    for file in walk_for_scan(context.root, path):
-        context.check_time()
-        too_large = bool(settings.max_doc_bytes) and file.size > settings.max_doc_bytes
-        if too_large or file.size > bytes_left or len(scanned) >= settings.scan_max_files:
-            truncated = True
-            skipped += 1
-            continue
-        try:
-            data = context.root.read(file.path, settings.max_doc_bytes).data
-        except MaadError:
-            skipped += 1
-            continue
-        bytes_left -= len(data)
-        scanned.append(_summarize(context, data, posixpath.relpath(file.path, path or ".")))
-    name = posixpath.basename(path) or None
-    return corpus_report(shown or ".", name, scanned, skipped=skipped, truncated=truncated)
-
-
-def _summarize(context: ReadContext, data: bytes, path: str) -> ScannedFile:
-    found = _read_structure(context, data, path)
-    doc_type = (found.frontmatter or {}).get("doc_type")
-    return ScannedFile(
-        path=path,
-        line_count=found.text.count("\n") + 1,
-        fields=None if found.frontmatter is None else tuple(found.frontmatter),
-        doc_type=doc_type if isinstance(doc_type, str) else None,
-        headings=tuple((block.level, block.heading) for block in found.blocks if block.level),
-        annotations=tuple((one.type, one.value) for one in found.annotations),
-    )
-
-
-def _read_structure(context: ReadContext, data: bytes, path: str) -> _Structure:
-    text = data.decode("utf-8", "replace")
-    split, frontmatter = _split_tolerantly(text, path)
-    zones = VerbatimZones(split.body)
-    annotations, _ = find_annotations(
-        split.body, split.body_start_line, zones, context.settings.max_doc_annotations
-    )
-    blocks = scan_blocks(split.body, split.body_start_line, zones)
-    return _Structure(text, split, frontmatter, zones, blocks, annotations)
-
-
-def _split_tolerantly(text: str, path: str) -> tuple[SplitFile, dict[str, Any] | None]:
-    """The parts of a file; with frontmatter that cannot be read, the whole file is body."""
-    try:
-        split = split_file(text.encode(), path)
-        if split.has_frontmatter:
-            return split, load_frontmatter(split, path)
-        return split, None
-    except MaadError:
-        bom = text.startswith(BOM)
-        return SplitFile(bom, "\n", False, "", text[1:] if bom else text, 1, 1), None

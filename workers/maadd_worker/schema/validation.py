@@ -15,8 +15,9 @@ from typing import Literal
 
 import msgspec
 
+from maadd.protocol.doc_ids import describe_fault, doc_id_fault
 from maadd_worker.markdown.text import JS_WHITESPACE, js_text
-from maadd_worker.schema.ids import describe_fault, doc_id_fault, has_type_prefix
+from maadd_worker.schema.ids import has_type_prefix
 from maadd_worker.schema.model import Model
 from maadd_worker.schema.precision import is_calendar_date, starts_with_day
 from maadd_worker.schema.registry import TypeEntry
