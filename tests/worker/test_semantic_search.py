@@ -276,21 +276,6 @@ def test_one_record_with_many_matches_leaves_room_for_others(words: Any) -> None
     assert len(ids) == 10
 
 
-def test_words_of_most_blocks_do_not_change_what_is_found(
-    words: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from maadd_worker.semantic import search as search_module
-
-    for number in range(60):
-        ship(words, f"shp-{number:02}", f"the engine {'valve ' * (number % 4)} of the {number}")
-    expected = found(words, "the valve of 59", k=20)
-    monkeypatch.setattr(search_module, "_MANY_BLOCKS", 20)
-    monkeypatch.setattr(search_module, "_LEAST_POOL", 20)
-    assert found(words, "the valve of 59", k=4) == expected[:4]
-    assert found(words, "the of 59", k=3)[0] == "shp-59"
-    assert len(found(words, "the of", k=10)) == 10
-
-
 class TestMoreVectorsThanAreComparedOneByOne:
     """Above the limit of exact comparison, bits choose the candidates."""
 

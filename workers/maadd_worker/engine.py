@@ -128,13 +128,9 @@ class Engine:
 
     @classmethod
     def open(
-        cls,
-        config: WorkerConfig,
-        progress: Callable[[str], None],
-        embedder: Embedder | None = None,
+        cls, config: WorkerConfig, progress: Callable[[str], None], embedder: Embedder | None = None
     ) -> Engine:
-        """Open the project in the order of spec 01 §1.1; `embedder` takes the place of the one
-        that the settings name.
+        """Open the project in the order of spec 01 §1.1; `embedder` wins over the settings.
 
         Raises MaadError or MaadErrors: PROJECT_LOCKED, READ_ONLY, BACKEND_ERROR,
         GIT_NOT_INITIALIZED, and the load errors of registry and schemas.
@@ -442,9 +438,8 @@ class Engine:
         warnings = report.warnings
         if args.embeddings:
             warnings += self._semantic.embed_all(call.deadline_ms / 2000, self._gate)
-        report = msgspec.structs.replace(
-            report, errors=(*broken, *report.errors), warnings=warnings
-        )
+        errors = (*broken, *report.errors)
+        report = msgspec.structs.replace(report, errors=errors, warnings=warnings)
         return reindex_outcome(report, args)
 
     def _progress_of(self, call: Call) -> Callable[[PassProgress], None] | None:

@@ -16,7 +16,7 @@ from maadd_worker.semantic.block_store import ordinal_of
 from maadd_worker.semantic.layout import ORDINAL_BITS, ORDINAL_MASK
 from maadd_worker.semantic.ranking import Hit, Home, Ranking, collect, fuse
 from maadd_worker.semantic.reads import SemanticReads
-from maadd_worker.semantic.words import any_of, plain_form, query_terms
+from maadd_worker.semantic.words import match_text, plain_form
 
 Mode = Literal["exact", "hybrid", "semantic"]
 MODES: tuple[str, ...] = get_args(Mode)
@@ -30,9 +30,6 @@ _CANDIDATES_PER_PLACE = 4
 
 _LISTED_FOR_WORDS = 2000
 """Records of a scope up to which listing them is cheaper than testing those that match."""
-
-_MANY_BLOCKS = 10_000
-"""From here on it matters how many blocks a query ranks."""
 
 _SNIPPET_CHARS = 240
 
@@ -120,8 +117,7 @@ class _Search:
         self._connection = reader.connection
         self._reads = reads
         self._request = request
-        self._terms = query_terms(query)
-        self._match = any_of(self._terms)
+        self._match = match_text(query)
         self._pool = max(_POOL_PER_HIT * request.k, _LEAST_POOL)
         self._listed = self._list_scope() if request.scoped else None
 
@@ -172,32 +168,11 @@ class _Search:
     def _lexical(self) -> Ranking:
         if not self._match:
             return Ranking((), {})
-        telling = self._telling_terms()
-        if telling is not None:
-            found = self._ranked_by_words(any_of(telling))
-            if len(found.blocks) >= self._pool:
-                return found
-        return self._ranked_by_words(self._match)
-
-    def _ranked_by_words(self, match: str) -> Ranking:
         if self._listed is not None:
-            ranked = self._rows(_MATCHES_LISTED, (match, self._listed.numbers))
+            ranked = self._rows(_MATCHES_LISTED, (self._match, self._listed.numbers))
         else:
-            ranked = self._rows(_MATCHES, (match,))
+            ranked = self._rows(_MATCHES, (self._match,))
         return self._collect(ranked, self._pool)
-
-    def _telling_terms(self) -> list[str] | None:
-        """The terms without those that stand in more than half of many blocks: these weigh a
-        millionth in the ranking and take most of its time. None when there is no difference."""
-        if len(self._terms) < 2:
-            return None
-        half = self._rows(_COUNT_BLOCKS, ()).get // 2
-        if half < _MANY_BLOCKS // 2:
-            return None
-        terms = [
-            term for term in self._terms if self._rows(_COUNT_MATCHES, (term, half + 1)).get <= half
-        ]
-        return terms if 0 < len(terms) < len(self._terms) else None
 
     def _semantic(self, vector: bytes) -> tuple[Ranking, bool]:
         """The nearest blocks, and whether others in scope may have been crowded out."""
@@ -319,10 +294,6 @@ _MATCHES_LISTED = f"""
 SELECT rowid, rank FROM fts_blocks
 WHERE fts_blocks MATCH ? AND rowid >> {ORDINAL_BITS} IN (SELECT value FROM json_each(?))
 ORDER BY rank
-"""
-_COUNT_BLOCKS = "SELECT coalesce(sum(blocks), 0) FROM semantic_docs"
-_COUNT_MATCHES = """
-SELECT count(*) FROM (SELECT 1 FROM fts_blocks WHERE fts_blocks MATCH ? LIMIT ?)
 """
 _SNIPPET = """
 SELECT snippet(fts_blocks, 0, '', '', '…', 16) FROM fts_blocks

@@ -28,6 +28,9 @@ _DOCUMENT_TIMEOUT_S = 30.0
 _SLICE_S = 0.01
 """How long upkeep may hold up a write that comes."""
 
+_AFTER_WRITES_S = 0.02
+"""A moment without writes that is long enough to go on."""
+
 _BETWEEN_WRITES_S = 0.2
 """While writes keep coming, one slice in so long."""
 
@@ -263,15 +266,15 @@ class SemanticIndex:
 
     def settle(self, idle: bool) -> float | None:
         """Do a part of the upkeep; seconds until it wants to be called again."""
-        if self._drain is not None:
-            self._drain.release()
         self._kick()
-        if not self._has_work():
-            return None
         now = time.monotonic()
         if not idle and now - self._last_slice < _BETWEEN_WRITES_S:
-            return _BETWEEN_WRITES_S
+            return _AFTER_WRITES_S if self._drain is not None or self._has_work() else None
         self._last_slice = now
+        if self._drain is not None:
+            self._drain.release()
+        if not self._has_work():
+            return None
         self._store_finished(now + _SLICE_S)
         if self._rebuild is not None and not self._rebuild.is_done:
             self._rebuild.step()

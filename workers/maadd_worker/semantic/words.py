@@ -8,7 +8,6 @@ everything else is indexed as it stands, and what is indexed can be turned back.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 _MARK = "\x1f"
 """Parts the pairs of a run: a control character that no text needs, and no part of a word."""
@@ -26,17 +25,9 @@ _DOUBLED = re.compile(f"(.){_MARK}\\1", re.DOTALL)
 
 def match_text(query: str) -> str:
     """The query as an FTS5 expression: any of its words; empty without a word."""
-    return any_of(query_terms(query))
-
-
-def query_terms(query: str) -> list[str]:
-    """The words of a query, each as an FTS5 expression."""
-    return [_quoted(piece) for word in _WORD.findall(query) for piece in _PIECE.findall(word)]
-
-
-def any_of(terms: Iterable[str]) -> str:
-    """One expression for any of these."""
-    return " OR ".join(terms)
+    return " OR ".join(
+        _quoted(piece) for word in _WORD.findall(query) for piece in _PIECE.findall(word)
+    )
 
 
 def indexed_form(text: str) -> str:
