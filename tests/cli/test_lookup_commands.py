@@ -54,11 +54,11 @@ def test_search_prints_the_results_list(run: Any) -> None:
     assert "  INVALID_PRIMITIVE: " in unknown.err
 
 
-def test_records_by_what_their_bodies_say(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_by_what_their_bodies_say(run: Any, environment: dict[str, str]) -> None:
     off = run("semantic-search", "words")
     assert off.code == 1
     assert "  SEMANTIC_DISABLED: " in off.err
-    monkeypatch.setenv("MAAD_SEMANTIC_ENABLE", "1")
+    environment["MAAD_SEMANTIC_ENABLE"] = "1"
     assert (
         run("create", "note", "--id", "nt-x", "--field", "title=X", "--body", "a valve").code == 0
     )
