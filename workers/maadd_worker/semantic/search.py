@@ -207,16 +207,19 @@ class _Search:
         scope = self._request.scope
         if not scope.conditions and self._is_everything(scope.doc_type):
             return None
+        exact = self._request.mode == "exact"
         most = self._reads.exact_scope_max
-        if self._request.mode == "exact":
-            most = min(most, _LISTED_FOR_WORDS)
-        doc_ids = list_matches(self._reader, scope, self._request.fingerprint, most)
+        doc_ids = list_matches(
+            self._reader, scope, self._request.fingerprint, _LISTED_FOR_WORDS if exact else most
+        )
         if doc_ids is None:
             return None
         listing = msgspec.json.encode(doc_ids).decode()
         rows = self._rows(_NUMBERS, (listing,)).fetchall()
         blocks = sum(number for _, number in rows)
-        return _Listed(_json([no for no, _ in rows]), blocks) if blocks <= most else None
+        if not exact and blocks > most:
+            return None
+        return _Listed(_json([no for no, _ in rows]), blocks)
 
     def _is_everything(self, doc_type: str | None) -> bool:
         """Whether there are no records but those of the type."""
