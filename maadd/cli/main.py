@@ -42,6 +42,7 @@ _COMMANDS = {
     "flush": ("maadd.cli.flush", "Commit what waits for its commit."),
     "instructions": ("maadd.cli.instructions", "Check or refresh the guides that agents read."),
     "auth": ("maadd.cli.auth", "Issue, list, rotate and revoke bearer tokens of an instance."),
+    "instance": ("maadd.cli.instance", "Look at the running server of an instance, reload it."),
     "demo": ("maadd.cli.demo.command", "Show the daemon at work on a sample project."),
     "completion": ("maadd.cli.completion", "Print the completion script of a shell."),
     "version": ("maadd.cli.version", "Print the version."),

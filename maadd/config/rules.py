@@ -99,6 +99,18 @@ FLAG_1 = Rule("1", _is_one)
 FLAG_1_TRUE = Rule("1 or true", _is_one_or_true)
 
 
+def _metrics_address(text: str) -> int | str:
+    if text.startswith("/"):
+        return text
+    if _INTEGER.fullmatch(text) is None or not 1 <= int(text) <= 65_535:
+        raise ValueError
+    return int(text)
+
+
+METRICS_ADDRESS = Rule("a port from 1 to 65535, or the absolute path of a socket", _metrics_address)
+"""A port of 127.0.0.1, or a unix socket."""
+
+
 def on_for(word: str) -> Rule:
     """On for exactly `word`, off for any other text."""
     return Rule(word, lambda text: text == word)

@@ -15,8 +15,8 @@ from maadd.config.settings import Settings
 from maadd.pipeline.heavy import FreeMemory, HeavyGuard
 from maadd.pipeline.limits import Limiter, Slot
 from maadd.pipeline.single_flight import SingleFlight
+from maadd.pool.held_calls import OnProgress
 from maadd.pool.pool import WorkerPool
-from maadd.pool.worker_handle import OnProgress
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Call, Reply
 from maadd.protocol.tools import ToolSpec

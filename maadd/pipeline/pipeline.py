@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -20,6 +20,7 @@ from maadd.auth.record import TokenRecord
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
 from maadd.ops.logs import log_engine
+from maadd.ops.meter import Meter
 from maadd.pipeline import envelope
 from maadd.pipeline.budget import check_budget
 from maadd.pipeline.dispatch import Dispatcher, MeasureMemory, account_of, is_replay
@@ -102,6 +103,7 @@ class Pipeline:
         merge_health: HealthMerger,
         log: FilteringBoundLogger,
         audit: AuditSink,
+        meter: Meter,
     ) -> None:
         self._state = state
         self._settings = settings
@@ -114,6 +116,7 @@ class Pipeline:
         self._merge_health = merge_health
         self._log = log
         self._audit = audit
+        self._meter = meter
         self._in_flight = 0
 
     @property
@@ -166,7 +169,9 @@ class Pipeline:
             return self._fail(caller, trace, unexpected)
         finally:
             self._in_flight -= 1
-        self._log_call(caller, trace, None)
+        seconds = time.perf_counter() - trace.started
+        self._meter.succeeded(trace.project, tool, seconds)
+        self._log_call(caller, trace, None, seconds)
         return CallResult(text, is_error=False)
 
     async def _answer(
@@ -343,6 +348,8 @@ class Pipeline:
             )
         else:
             text = envelope.success(reply.body, source=self._source(spec), meta=meta)
+        if trace.kind is ToolKind.WRITE and meta is not None:
+            self._log_warnings(caller, trace, meta.get("warnings", ()), reply.audit or {})
         if reply.audit is not None:
             self._audit("write", self._audit_line(caller, trace, reply.audit))
         kind = ToolKind.READ if spec.changes_nothing(args) else trace.kind
@@ -372,8 +379,12 @@ class Pipeline:
 
     def _fail(self, caller: Caller, trace: _Trace, failure: MaadError | MaadErrors) -> CallResult:
         meta = {"request_id": trace.request_id} if self._settings.emit_request_id else None
-        code = errors_of(failure)[0].code
-        self._log_call(caller, trace, code)
+        first = errors_of(failure)[0]
+        code = first.code
+        seconds = time.perf_counter() - trace.started
+        reason = None if first.details is None else first.details.get("reason")
+        self._meter.failed(trace.project, trace.tool, seconds, code, reason)
+        self._log_call(caller, trace, code, seconds)
         if code == "SESSION_CANCELLED" and isinstance(caller, Session):
             self._sessions.close(caller, CloseReason.TRANSPORT)
         return CallResult(envelope.failure(envelope.encode_errors(failure), meta=meta), True)
@@ -391,7 +402,28 @@ class Pipeline:
             args=project_arguments(spec, args),
         )
 
-    def _log_call(self, caller: Caller, trace: _Trace, code: str | None) -> None:
+    def _log_warnings(
+        self,
+        caller: Caller,
+        trace: _Trace,
+        warnings: Sequence[dict[str, Any]],
+        written: dict[str, Any],
+    ) -> None:
+        """A line for each warning of a write, without its message, which may quote a value."""
+        for warning in warnings:
+            self._log.warning(
+                "validation_warning",
+                request_id=trace.request_id,
+                session_id=caller.id if isinstance(caller, Session) else None,
+                project=trace.project,
+                tool=trace.tool,
+                doc_id=written.get("doc_id"),
+                doc_type=written.get("doc_type"),
+                field=warning.get("field"),
+                code=warning.get("code"),
+            )
+
+    def _log_call(self, caller: Caller, trace: _Trace, code: str | None, seconds: float) -> None:
         self._log.info(
             "tool_call",
             request_id=trace.request_id,
@@ -400,7 +432,7 @@ class Pipeline:
             tool=trace.tool,
             role=None if trace.role is None else trace.role.text,
             payload_size=trace.payload,
-            latency_ms=round((time.perf_counter() - trace.started) * 1000, 3),
+            latency_ms=round(seconds * 1000, 3),
             result="ok" if code is None else "error",
             error_code=code,
         )

@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from maadd.pool.supervisor import State, Supervisor
-from maadd.pool.worker_handle import CallEnd, OnProgress, PendingCall, WorkerHandle
+from maadd.pool.held_calls import CallEnd, OnProgress, PendingCall
+from maadd.pool.supervisor import State, Supervisor, Worker
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Call, Reply
 from maadd.protocol.tools import TOOLS
@@ -26,7 +26,7 @@ async def run_call(
 ) -> Reply:
     """See `WorkerPool.call`. `word_s`: wait for the worker's word on an expired write."""
     pending: PendingCall | None = None
-    worker: WorkerHandle | None = None
+    worker: Worker | None = None
     deadline: float | None = None
     repeated = False
     try:
@@ -64,13 +64,13 @@ async def run_call(
     finally:
         supervisor.touched = time.monotonic()
         if on_end is not None:
-            if worker is not None and pending is not None and worker.holds(pending):
+            if worker is not None and pending is not None and worker.calls.holds(pending):
                 pending.on_end = on_end
             else:
                 on_end()
 
 
-async def _outcome(worker: WorkerHandle, pending: PendingCall, left_s: float) -> Reply | CallEnd:
+async def _outcome(worker: Worker, pending: PendingCall, left_s: float) -> Reply | CallEnd:
     timer = asyncio.get_running_loop().call_later(left_s, pending.settle, CallEnd.EXPIRED)
     try:
         return await pending.outcome
@@ -81,16 +81,14 @@ async def _outcome(worker: WorkerHandle, pending: PendingCall, left_s: float) ->
         timer.cancel()
 
 
-async def _expired(
-    worker: WorkerHandle, pending: PendingCall, limit_ms: int, word_s: float
-) -> Reply:
+async def _expired(worker: Worker, pending: PendingCall, limit_ms: int, word_s: float) -> Reply:
     """Have the call given up. A write's fate is the worker's to tell."""
     if not pending.is_write:
-        worker.cancel(pending)
+        worker.cancel(pending, expired=True)
         pending.late = limit_ms
         raise _timed_out(pending.tool, limit_ms, None)
-    answer = worker.expect_word(pending)
-    worker.cancel(pending)
+    answer = worker.calls.expect_word(pending)
+    worker.cancel(pending, expired=True)
     await asyncio.wait((answer,), timeout=word_s)
     word = answer.result() if answer.done() else CallEnd.EXPIRED
     if isinstance(word, Reply):
@@ -98,14 +96,22 @@ async def _expired(
     withdrawn = word is CallEnd.WITHDRAWN
     if not withdrawn:
         pending.late = limit_ms
-    raise _timed_out(pending.tool, limit_ms, "not_published" if withdrawn else "unknown_reconcile")
+    outcome = "not_published" if withdrawn else "unknown_reconcile"
+    raise _timed_out(pending.tool, limit_ms, outcome, pending.job_id)
 
 
-def _timed_out(tool: str, limit_ms: int, write_outcome: str | None) -> MaadError:
+def _timed_out(
+    tool: str, limit_ms: int, write_outcome: str | None, job_id: str | None = None
+) -> MaadError:
     details: dict[str, object] = {"tool": tool, "limitMs": limit_ms}
     if write_outcome is not None:
         details["writeOutcome"] = write_outcome
-    advice = _reconcile(tool) if write_outcome == "unknown_reconcile" else "retry, or ask for less"
+    advice = "retry, or ask for less"
+    if job_id is not None:
+        details["jobId"] = job_id
+        advice = f"it goes on as job {job_id}; maad_health shows how far it is"
+    elif write_outcome == "unknown_reconcile":
+        advice = _reconcile(tool)
     return MaadError("REQUEST_TIMEOUT", f"{tool} took longer than {limit_ms} ms; {advice}", details)
 
 

@@ -9,12 +9,22 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from structlog.typing import FilteringBoundLogger
 
 from maadd.pool.calls import run_call
+from maadd.pool.held_calls import QUEUE_RETRY_MS, OnProgress
 from maadd.pool.policy import PoolPolicy
+from maadd.pool.relay import Relay
+from maadd.pool.remote_worker import RemoteWorker
 from maadd.pool.router import Router
-from maadd.pool.snapshot import IdleWorker, SweepSnapshot, WorkerSnapshot, now_text
+from maadd.pool.snapshot import (
+    IdleWorker,
+    SweepSnapshot,
+    WorkerGauges,
+    WorkerSnapshot,
+    now_text,
+)
 from maadd.pool.spawn import SERVE, Spawner, WorkerProgram
 from maadd.pool.supervisor import Project, State, Supervisor
-from maadd.pool.worker_handle import QUEUE_RETRY_MS, OnProgress, WorkerHandle
+from maadd.pool.worker_handle import WorkerHandle
+from maadd.protocol.control import FromOwner
 from maadd.protocol.errors import MaadError, WireError, error_from_wire
 from maadd.protocol.messages import Call, Event, Reply, ToFront, WorkerConfig, WorkerSettings
 
@@ -45,7 +55,8 @@ class WorkerPool:
         program: WorkerProgram = SERVE,
     ) -> None:
         self._endpoint = endpoint
-        self._control_endpoint = control_endpoint
+        self.control_endpoint = control_endpoint
+        """The socket that other processes reach this front's workers through."""
         self._settings = settings
         self._policy = policy
         self._on_event = on_event
@@ -148,6 +159,11 @@ class WorkerPool:
             on_progress=on_progress,
         )
 
+    def relay(self, project: Project, send: Callable[[FromOwner], None]) -> Relay:
+        """The way of another front's, or a command's, calls to the project's worker; `send`
+        takes what is to be told in return."""
+        return Relay(lambda: self._supervisor(project), send)
+
     async def stop_project(self, name: str) -> None:
         """Drain and end a project's worker; the next call starts it again."""
         supervisor = self._supervisors.get(name)
@@ -196,12 +212,20 @@ class WorkerPool:
 
     def in_flight(self) -> int:
         """Calls that workers hold, those included whose callers have given up."""
-        return sum(len(worker.calls) for worker in self._workers.values())
+        borrowed = [s.worker for s in self._supervisors.values()]
+        return sum(len(worker.calls) for worker in self._workers.values()) + sum(
+            len(worker.calls) for worker in borrowed if isinstance(worker, RemoteWorker)
+        )
 
     def queue_depth(self) -> int:
         """Calls that wait or run in the workers, by their last heartbeats."""
         beats = (worker.heartbeat for worker in self._workers.values())
         return sum(beat.queue_depth for beat in beats if beat is not None)
+
+    @property
+    def jobs_alone(self) -> int:
+        """Background jobs of the workers that no call waits for."""
+        return sum(worker.jobs_alone for worker in self._workers.values())
 
     def index_empty(self, project: Project) -> int | None:
         """How many Markdown files the ready worker found over an empty index at its start."""
@@ -222,6 +246,10 @@ class WorkerPool:
         """The same for every project that was ever called."""
         return {name: s.snapshot() for name, s in self._supervisors.items()}
 
+    def gauges(self) -> dict[str, WorkerGauges]:
+        """In figures, every project that was ever called."""
+        return {name: s.gauges() for name, s in self._supervisors.items()}
+
     def sweep_snapshot(self) -> SweepSnapshot:
         """Counters of the idle sweep."""
         return self._sweep
@@ -238,7 +266,7 @@ class WorkerPool:
             root=project.path,
             generation=self._generation,
             endpoint=self._endpoint,
-            control_endpoint=self._control_endpoint,
+            control_endpoint=self.control_endpoint,
             history=project.history,
             settings=self._settings,
         )

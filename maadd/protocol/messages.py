@@ -152,15 +152,19 @@ class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
     """The front's refusal of a write with an idempotency key, unless it is a replay (04 §6)."""
     wants_progress: bool = False
     """Whether anybody hears of its CallProgress."""
+    unguarded: bool = False
+    """The guard against an empty index, which is for clients, does not stop the local operator."""
 
 
-class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+class Cancel(msgspec.Struct, frozen=True, tag="cancel", omit_defaults=True):
     """Front to worker: nobody waits for this call any more.
 
-    A read is interrupted; a write is withdrawn when it has not reached its publish point.
+    A read is interrupted; a write is withdrawn when it has not reached its publish point. A job
+    that nobody else waits for is ended, unless the call has `expired`: then it goes on.
     """
 
     request_id: str
+    expired: bool = False
 
 
 class Reply(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
@@ -180,16 +184,18 @@ class Reply(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
     audit: dict[str, Any] | None = None
 
 
-class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
+class Cancelled(msgspec.Struct, frozen=True, tag="cancelled", omit_defaults=True):
     """Worker to front: what became of a call that cannot be answered now.
 
     `withdrawn`: nothing of it was done or will be, and no Reply follows. It answers a
     Cancel that came in time, and a Call that reached a worker which takes no more calls.
-    Not withdrawn: the write is past its publish point; its Reply follows.
+    Not withdrawn: the write is past its publish point; its Reply follows. `job_id` names the
+    background job that the call waited for.
     """
 
     request_id: str
     withdrawn: bool
+    job_id: str | None = None
 
 
 class CallProgress(msgspec.Struct, frozen=True, tag="progress", omit_defaults=True):
@@ -202,6 +208,10 @@ class CallProgress(msgspec.Struct, frozen=True, tag="progress", omit_defaults=Tr
     done: float
     total: float | None = None
     text: str | None = None
+
+
+RESYNC = "resync"
+"""Action of an event that stands for others: changes of the project may have been missed."""
 
 
 class Event(msgspec.Struct, frozen=True, tag="event"):
@@ -219,7 +229,9 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     """Worker to front, once a second, also while starting.
 
     `progress` is any text that changes when start-up advances; `doc_types` are the registered
-    types, None before they are known.
+    types, None before they are known; `jobs` counts background jobs that no call waits for.
+    `pending_history` counts writes that are on disk and not yet in Git, `pending_changes` changed
+    files that the index does not show yet.
     """
 
     rss_bytes: int
@@ -227,6 +239,9 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     state: str
     progress: str = ""
     doc_types: list[str] | None = None
+    jobs: int = 0
+    pending_history: int = 0
+    pending_changes: int = 0
 
 
 class Drain(msgspec.Struct, frozen=True, tag="drain"):

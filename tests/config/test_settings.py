@@ -239,8 +239,15 @@ TABLE: list[tuple[str, str, Any, Texts]] = [
     ("MAAD_LOG_PRETTY", "log_pretty", False, FLAG_1),
     ("MAAD_AUDIT_PATH", "audit_path", None, PATH),
     ("MAADD_RUNTIME_DIR", "runtime_dir", None, PATH),
+    ("MAADD_TOKENS_FILE", "tokens_file", None, PATH),
     ("XDG_RUNTIME_DIR", "xdg_runtime_dir", None, PATH),
     ("MAADD_METRICS_PORT", "metrics_port", None, PORT),
+    (
+        "MAADD_METRICS",
+        "metrics",
+        None,
+        ({"9464": 9464, "/run/maadd/metrics.sock": "/run/maadd/metrics.sock"}, ["0", "x", "a/b"]),
+    ),
 ]
 
 ACCEPTED = [

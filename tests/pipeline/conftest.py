@@ -15,6 +15,7 @@ import structlog
 from maadd.auth.record import TokenRecord
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
+from maadd.ops.meter import Meter
 from maadd.pipeline.front_tools import EnginelessHandler
 from maadd.pipeline.heavy import FreeMemory, HeavyGuard, heavy_limits
 from maadd.pipeline.limits import Limiter, LimitSettings
@@ -115,6 +116,7 @@ class Bench:
             engineless=self.engineless,
             merge_health=lambda caller, project, body: body or b"{}",
             log=log,
+            meter=Meter(),
             audit=lambda event, fields: self.audited.append({"event": event, **fields}),
         )
 

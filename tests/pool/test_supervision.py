@@ -114,6 +114,20 @@ async def test_an_index_that_is_wrongly_empty_is_told_with_the_start(open_bench:
         assert [bench.pool.index_empty(p) for p in (good, empty)] == [None, 12]
 
 
+async def test_the_figures_of_a_worker_are_those_of_its_last_heartbeat(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        assert bench.pool.gauges() == {}
+        project = bench.project()
+        await bench.pool.ensure_ready(project, 20)
+        while (seen := bench.pool.gauges()[project.name]).pending_history != 3:
+            await asyncio.sleep(0)
+        assert (seen.state, seen.restarts, seen.held, seen.queue_depth) == ("ready", 0, 0, 0)
+        assert seen.pending_changes == 2
+        assert (seen.rss_bytes or 0) > 1_000_000
+
+
 async def test_the_types_of_a_project_come_with_the_heartbeat(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         started, unknown = bench.project("started"), bench.project("unknown")

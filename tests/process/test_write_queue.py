@@ -3,7 +3,10 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
 from maadd.protocol.messages import Call
+from maadd_worker.process import write_queue
 from maadd_worker.process.write_queue import GROUP_LIMIT, WriteQueue
 
 
@@ -36,6 +39,47 @@ def test_writes_are_taken_in_order_and_in_groups() -> None:
     assert given.take() == ids[:GROUP_LIMIT]
     assert given.take() == ids[GROUP_LIMIT:]
     assert given.take() == []
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer waits for further writes as if for ever."""
+    monkeypatch.setattr(write_queue, "_GATHER_S", 60.0)
+    monkeypatch.setattr(write_queue, "_GATHER_GAP_S", 60.0)
+
+
+@pytest.mark.usefixtures("patient")
+def test_callers_that_take_turns_are_gathered_into_one_group() -> None:
+    given = Given()
+    given.offer("a")
+    assert given.take() == ["a"]
+    given.offer("b")  # while "a" was performed: two callers
+    taken: list[str] = []
+    writer = threading.Thread(target=lambda: taken.extend(given.take()))
+    writer.start()
+    given.offer("c")
+    writer.join()
+    assert taken == ["b", "c"]
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_single_caller_is_never_waited_for() -> None:
+    given = Given()
+    for request_id in ("a", "b", "c"):
+        given.offer(request_id)
+        assert given.take() == [request_id]
+        given.queue.finish(request_id)
+        assert given.take() == []
+
+
+@pytest.mark.usefixtures("patient")
+def test_the_end_of_the_queue_does_not_wait_for_anybody() -> None:
+    given = Given()
+    given.offer("a")
+    given.take()
+    given.offer("b")
+    given.queue.close()
+    assert given.take() == ["b"]
 
 
 def test_only_waiting_writes_count_against_the_limit() -> None:
@@ -159,3 +203,19 @@ def test_a_closed_queue_still_hands_out_what_waits() -> None:
     given.queue.close()
     assert given.take() == ["a"]
     assert given.queue.take(0) is None
+
+
+def test_a_deferred_write_is_answered_later_and_not_missed() -> None:
+    given = Given()
+    given.offer("a", "b")
+    group = given.queue.take(0)
+    assert group is not None
+    assert given.queue.admit("a")
+    given.queue.defer("a")
+    assert [(one.request_id, admitted) for one, admitted in given.queue.unanswered(group)] == [
+        ("b", False)
+    ]
+    assert given.queue.withdraw("a") is False
+    assert given.queue.depth() == 2
+    assert given.queue.finish("a")
+    assert given.queue.depth() == 1

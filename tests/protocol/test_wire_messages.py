@@ -44,6 +44,7 @@ TO_FRONT: list[ToFront] = [
     CallProgress("r-5", done=1000, total=2000, text="note: 1000 files"),
     Event(7, "update", "wo-1", "work_order", "2031-02-03T04:05:06.007Z", "tool"),
     Heartbeat(rss_bytes=60_000_000, queue_depth=2, state="ready", progress="12/40"),
+    Heartbeat(60_000_000, 2, "ready", pending_history=7, pending_changes=3),
     Bye(clean=True),
 ]
 TO_WORKER: list[ToWorker] = [

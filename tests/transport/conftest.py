@@ -8,8 +8,10 @@ import json
 import logging
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,6 +24,7 @@ from maadd.auth.record import ProjectGrant
 from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
+from maadd.ops.meter import Meter
 from maadd.pipeline.envelope import CallResult, success
 from maadd.pipeline.progress import ReportProgress
 from maadd.protocol.messages import HistorySettings
@@ -31,10 +34,13 @@ from maadd.sessions.session import CloseReason, Session
 from maadd.sessions.stateless import StatelessCaller
 from maadd.sessions.table import SessionLimits, SessionTable
 from maadd.tools.face import create_server
+from maadd.tools.prompts import add_prompts
 from maadd.transport.app import HttpApp
 from maadd.transport.http_server import HttpServer
 from maadd.transport.peer import McpFace
 from maadd.transport.stdio import StdioServer
+
+sys.path.append(str(Path(__file__).parent))
 
 JSON_AND_EVENTS = "application/json, text/event-stream"
 
@@ -117,6 +123,7 @@ class RunningServer:
         self._instance = instance
         self.events: list[dict[str, Any]] = []
         self.closed: list[tuple[str, CloseReason]] = []
+        self.meter = Meter()
         self.port = 0
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -175,6 +182,7 @@ class RunningServer:
             on_close=[lambda session, reason: self.closed.append((session.id, reason))],
         )
         mcp_server = create_server(self.pipeline, version="1.2.3")
+        add_prompts(mcp_server, self.state)
         app = HttpApp(
             state=self.state,
             settings=self.settings,
@@ -182,6 +190,7 @@ class RunningServer:
             sessions=self.sessions,
             face=McpFace(mcp_server, self.pipeline, log),
             log=log,
+            meter=self.meter,
         )
         self.server = HttpServer(app, self.settings, self.sessions, log)
         await self.server.start()

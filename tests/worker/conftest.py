@@ -25,6 +25,8 @@ from maadd_worker.semantic.providers.embedder import Embedder
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 REGISTRY = """\
 types:
   ship:
@@ -77,6 +79,9 @@ class Gate:
 
     def admit(self, request_id: str) -> bool:
         return self._admits
+
+    def defer(self, request_id: str) -> None:
+        """The reply comes later."""
 
     def depth(self) -> int:
         return 0
@@ -149,8 +154,14 @@ class Harness:
     def deliveries(self, *calls: Call) -> list[Reply]:
         """Whatever is delivered for writes that wait together."""
         replies: list[Reply] = []
-        self.engine.write_group(calls, Gate(self.admits), replies.append)
+        self.begin(replies.append, *calls)
+        while self.engine.jobs.running:
+            self.engine.settle(False)
         return replies
+
+    def begin(self, deliver: Callable[[Reply], None], *calls: Call) -> None:
+        """Have writes performed; what is left to a job is not waited for."""
+        self.engine.write_group(calls, Gate(self.admits), deliver)
 
     def reply(self, tool: str, identity: Identity | None = None, **args: Any) -> Reply:
         call = self.request(tool, args, identity=identity)
@@ -199,6 +210,20 @@ class Harness:
 
 
 OpenProject = Callable[..., Harness]
+
+
+@pytest.fixture(scope="session")
+def engine_class() -> type[Harness]:
+    """Opens an engine on any project: root, history mode, settings."""
+    return Harness
+
+
+@pytest.fixture(scope="session")
+def crash_base(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The project that rounds of crashes and faults begin with a copy of."""
+    from crash_rounds import Base
+
+    return Base(tmp_path_factory.mktemp("crash") / "base", Harness)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import apsw
 import msgspec
@@ -27,22 +27,27 @@ from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare, sooner
+from maadd_worker.engine_events import reindex_events, stale_model_event
+from maadd_worker.engine_jobs import JOBS_KEY, Jobs
 from maadd_worker.engine_report import free_mb, model_advisories
 from maadd_worker.engine_watch import Watching
+from maadd_worker.failpoints import arm, reach
+from maadd_worker.gate import Gate
 from maadd_worker.history.backup import BackupContext, backup
 from maadd_worker.history.controller import NEED_GIT, HistoryController
 from maadd_worker.history.external import ExternalEdits
 from maadd_worker.history.outcome import HistoryOutcome
 from maadd_worker.index.document import index_document
 from maadd_worker.index.empty_guard import index_state, unindexed_files
-from maadd_worker.index.pass_report import PassProgress
+from maadd_worker.index.full_pass import PassSteps, run_steps
+from maadd_worker.index.pass_report import ReindexReport
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index, IndexReader
 from maadd_worker.index.writer import FIRST_PASS_KEY
 from maadd_worker.instructions.files import InstructionFiles
 from maadd_worker.instructions.refresh import RefreshContext, check_refresh
 from maadd_worker.instructions.scaffold import Notice, bind_notices, scaffold
-from maadd_worker.outcome import Outcome, boundary_audit
+from maadd_worker.outcome import Backlog, Outcome, boundary_audit
 from maadd_worker.read.context import ReadContext
 from maadd_worker.read.health import BACKUP_TAG_KEY
 from maadd_worker.read.record_cache import RecordCache
@@ -56,6 +61,7 @@ from maadd_worker.write.admission import Admission, now_ms
 from maadd_worker.write.answer import (
     bulk_reply,
     event_of,
+    expected_answer,
     replay_reply,
     stored_answer,
     write_reply,
@@ -68,21 +74,12 @@ from maadd_worker.write.instructions import refresh_instructions
 from maadd_worker.write.maintenance import changes_nothing, lists_backups, reload_model
 from maadd_worker.write.planner import RECORD_WRITES, Member, next_group
 from maadd_worker.write.recovery import recover
-from maadd_worker.write.reindex import reindex, reindex_outcome
+from maadd_worker.write.reindex import check_scope, reindex_outcome, reindex_steps
 
 INDEX_PATH = "_backend/maad.db"
 
 _CACHE_BYTES = 32 * 1024 * 1024
 _encode = msgspec.json.encode
-
-
-class Gate(Protocol):
-    """Asked right before a write becomes visible."""
-
-    def admit(self, request_id: str) -> bool: ...
-    def depth(self) -> int:
-        """Writes that wait or run."""
-        ...
 
 
 class Engine:
@@ -115,12 +112,17 @@ class Engine:
         self._events: deque[Event] = deque()
         self._activity = WriteActivity()
         self._gate: Gate | None = None
-        self._report_progress: Callable[[CallProgress], None] = _nobody_hears
         self._aftercare = Aftercare(index, journal, history, self._record_paths)
         edits = None
         if config.history.external_edits == "commit" and config.history.effective_mode in NEED_GIT:
             edits = ExternalEdits(root.path, history)
         self._watching = Watching(root, index, config.settings, self._plans, edits)
+        self.jobs = Jobs(
+            self,
+            lambda: self._model.model,
+            lambda: self._index.writer().stamp(),
+            self._aftercare.keep_meta,
+        )
         self._closed = False
         self.read_only = config.history.effective_mode == "read"
         self.recovery_actions: list[str] = []
@@ -133,9 +135,10 @@ class Engine:
         """Open the project in the order of spec 01 §1.1; `embedder` wins over the settings.
 
         Raises MaadError or MaadErrors: PROJECT_LOCKED, READ_ONLY, BACKEND_ERROR,
-        GIT_NOT_INITIALIZED, and the load errors of registry and schemas.
+        GIT_NOT_INITIALIZED, INSTANCE_CONFIG_INVALID, and the load errors of registry and schemas.
         """
         read_only = config.history.effective_mode == "read"
+        armed = arm(os.environ)
         with contextlib.ExitStack() as undo:
             root = ProjectRoot.open(config.root)
             undo.callback(root.close)
@@ -157,6 +160,8 @@ class Engine:
             history = HistoryController.open(root.path, config.history, config.settings, journal)
             undo.callback(history.close)
             engine = cls(config, root, lock, model, index, journal, history, semantic)
+            if armed:
+                engine._notices.append(Notice("failpoints_armed", {"names": list(armed)}))
             if journal is not None:
                 progress("recovery")
                 engine.recovery_actions = recover(
@@ -179,12 +184,11 @@ class Engine:
                 state = index_state(reader, model, self._root)
                 self.index_empty = state.files if state.files > state.documents else None
         if self.index_empty is not None and self._settings.boot_reindex and not self.read_only:
-            reindex(
-                self._write_context(),
-                ReindexArgs(),
-                lambda done: progress(f"reindex {done.doc_type} {done.scanned}"),
-                unread=True,
+            steps = reindex_steps(self._write_context(), ReindexArgs(), unread=True)
+            report = run_steps(
+                steps, lambda done: progress(f"reindex {done.doc_type} {done.scanned}")
             )
+            self._notices += reindex_events(report)
             self.index_empty = None
 
     def offer_instructions(self) -> None:
@@ -192,7 +196,7 @@ class Engine:
         failures: list[MaadError] = []
         if not self.read_only:
             failures = scaffold(self._root, self._instructions, fsync=self._settings.fsync)
-        self._notices = bind_notices(
+        self._notices += bind_notices(
             self._root, self._instructions, failures, read_only=self.read_only
         )
 
@@ -214,6 +218,11 @@ class Engine:
             return reader.counters().documents
 
     @property
+    def backlog(self) -> Backlog:
+        """For the heartbeat."""
+        return Backlog(self._history.pending_writes, self._watching.findings.pending)
+
+    @property
     def doc_types(self) -> list[str]:
         """The registered types."""
         return list(self._model.model.registry.types)
@@ -232,9 +241,10 @@ class Engine:
         """Answer a read; domain failures are answers too."""
 
         def answer() -> Outcome:
-            self._refuse_empty(call.tool)
+            self._refuse_empty(call)
             args = check_arguments(TOOLS[call.tool], call.args)
             with reader.snapshot(), reader.deadline(call.deadline_ms / 1000):
+                reach("read.slow")
                 outcome = read(self._read_context(reader), call.tool, args)
             return self._watching.advise(call.tool, outcome)
 
@@ -253,6 +263,7 @@ class Engine:
             keep_sweep=self._aftercare.keep_sweep,
             instructions=self._instructions,
             engine_report=self.health,
+            index_behind=self.jobs.running > 0,
             semantic=self._semantic.reads,
         )
 
@@ -263,8 +274,10 @@ class Engine:
             plans = self._type_plans = TypePlans(self._model.model)
         return plans
 
-    def _refuse_empty(self, tool: str) -> None:
-        if self.index_empty is not None and tool not in ("maad_reindex", "maad_health"):
+    def _refuse_empty(self, call: Call) -> None:
+        if call.unguarded or call.tool in ("maad_reindex", "maad_health"):
+            return
+        if self.index_empty is not None:
             raise MaadError(
                 "INDEX_EMPTY",
                 f"the index of {self.index_empty} Markdown files is empty or was never finished; "
@@ -302,12 +315,16 @@ class Engine:
                 waiting.popleft()
                 self._activity.begin(call.tool)
                 if gate.admit(call.request_id):
-                    deliver(self._maintain(call))
+                    reply = self._maintain(call, deliver)
+                    if reply is None:
+                        gate.defer(call.request_id)
+                    else:
+                        deliver(reply)
             self._activity.end()
 
     def _refusal(self, call: Call) -> MaadError | None:
         try:
-            self._refuse_empty(call.tool)
+            self._refuse_empty(call)
             if call.tool == "maad_instructions":
                 check_refresh(Role(call.role), self._config.project, read_only=self.read_only)
         except MaadError as failure:
@@ -339,8 +356,11 @@ class Engine:
                         [one.plan.doc_id],
                     )
 
+        expected = [expected_answer(one.call, one.scope, one.plan) for one in members]
         plans = [member.plan for member in members]
-        done = execute_group(admission.context, self._journal, plans, keep_answers)
+        done = execute_group(
+            admission.context, self._journal, plans, keep_answers, expected=expected
+        )
         self._answer(members, done, deliver)
 
     def _write_bulk(self, call: Call, gate: Gate, deliver: Callable[[Reply], None]) -> None:
@@ -354,7 +374,9 @@ class Engine:
         for one in end.done:
             self._finish(one, outcome)
         mode = self._config.history.effective_mode
+        reach("reply.ready")
         deliver(bulk_reply(call, end, outcome, self._history.pending_writes, mode))
+        reach("reply.sent")
 
     def _admission(self, gate: Gate, deliver: Callable[[Reply], None]) -> Admission:
         """The surroundings of a group, under the registry and schemas as they are now."""
@@ -383,7 +405,9 @@ class Engine:
                 continue
             outcome = next(outcomes) if one.change is not None else HistoryOutcome("none")
             self._finish(one, outcome)
+            reach("reply.ready")
             deliver(write_reply(member.call, one, outcome, pending, mode))
+            reach("reply.sent")
 
     def _replay(self, call: Call, stored: StoredAnswer) -> Reply:
         outcome = self._history.outcome_of(stored.journal_ids)
@@ -395,11 +419,21 @@ class Engine:
             self._config.history.effective_mode,
         )
 
-    def _maintain(self, call: Call) -> Reply:
-        """Writes that concern the whole project."""
+    def _maintain(self, call: Call, deliver: Callable[[Reply], None]) -> Reply | None:
+        """Writes that concern the whole project; None when a job will answer."""
         if call.dry_run and not lists_backups(call):
             return Reply(call.request_id, ok=True, body=b"")
-        return reply_of(call, lambda: self._maintenance(call))
+        if call.tool != "maad_reindex":
+            return reply_of(call, lambda: self._maintenance(call))
+        try:
+            args: Any = check_arguments(TOOLS[call.tool], call.args)
+            self._refresh_model()
+            return self.jobs.submit(call, args, deliver)
+        except (MaadError, MaadErrors) as failure:
+            return failure_reply(call.request_id, failure)
+        except apsw.Error as failure:
+            error = MaadError("BACKEND_ERROR", f"the index failed: {failure}")
+            return failure_reply(call.request_id, error)
 
     def _maintenance(self, call: Call) -> Outcome:
         args: Any = check_arguments(TOOLS[call.tool], call.args)
@@ -416,39 +450,39 @@ class Engine:
                 self._model = ModelRefresh(model, {})
                 self._watching.model_changed()
                 return outcome
-            case "maad_instructions":
-                return self._refresh_instructions(call, args)
             case _:
-                return self._reindex(call, args)
+                return self._refresh_instructions(call, args)
 
-    def _reindex(self, call: Call, args: ReindexArgs) -> Outcome:
+    # -- jobs ----------------------------------------------------------------------------
+
+    def resume_jobs(self) -> None:
+        """At the start of a server: go on with the jobs that an earlier process did not end."""
+        if not self.read_only:
+            with contextlib.closing(self._index.reader()) as reader:
+                self.jobs.resume(reader.meta_get(JOBS_KEY))
+
+    def check_job(self, args: ReindexArgs) -> None:
+        """See JobHost."""
+        check_scope(self._write_context(), args)
+
+    def job_steps(self, args: ReindexArgs, made_since: str | None) -> PassSteps:
+        """See JobHost."""
         self._refresh_model()
-        report = reindex(
-            self._write_context(),
-            args,
-            self._progress_of(call),
-            unread=self.index_empty is not None,
-        )
+        unread = self.index_empty is not None
+        steps = reindex_steps(self._write_context(), args, made_since=made_since, unread=unread)
+        return self._semantic.embed_after(steps) if args.embeddings else steps
+
+    def job_outcome(self, args: ReindexArgs, report: ReindexReport) -> Outcome:
+        """See JobHost."""
         whole = args.doc_id is None and args.doc_type is None and args.path is None
         if whole and report.indexed + report.skipped:
             # What could not be indexed is in the report; the rest is served.
             self.index_empty = None
             self._watch_when_served()
         broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
-        warnings = report.warnings
-        if args.embeddings:
-            warnings += self._semantic.embed_all(call.deadline_ms / 2000, self._gate)
-        errors = (*broken, *report.errors)
-        report = msgspec.structs.replace(report, errors=errors, warnings=warnings)
+        report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
+        self._notices += reindex_events(report)
         return reindex_outcome(report, args)
-
-    def _progress_of(self, call: Call) -> Callable[[PassProgress], None] | None:
-        """What tells the front how far the pass of a call is, if anybody wants to know."""
-        if not call.wants_progress:
-            return None
-        return lambda done: self._report_progress(
-            CallProgress(call.request_id, done.scanned, text=done.text)
-        )
 
     def _backup(self, args: BackupArgs) -> Outcome:
         history, policy = self._history, self._config.history
@@ -475,7 +509,9 @@ class Engine:
 
     def _refresh_model(self) -> None:
         """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
-        if stale_files(self._root, self._model.model):
+        if changed := stale_files(self._root, self._model.model):
+            event = stale_model_event(self._config.project, self._activity.current, changed)
+            self._notices.append(event)
             self._model = refresh_model(self._root, self._model.model)
             self._watching.model_changed()
 
@@ -492,8 +528,7 @@ class Engine:
     def _take_over_edit(self, path: str) -> None:
         """Index a file that was edited outside, and tell subscribers."""
         content = self._root.read(path, self._settings.max_doc_bytes or None)
-        writer = self._index.writer()
-        with writer.transaction():
+        with (writer := self._index.writer()).transaction():
             indexed = index_document(
                 writer,
                 self._model.model,
@@ -524,12 +559,16 @@ class Engine:
 
     def settle(self, idle: bool) -> float | None:
         """Finish what lags behind the answers; seconds until it wants to be called again."""
-        wait = self._aftercare.settle(idle)
+        # Quiet work would find no quiet between the steps of a job.
+        wait = self._aftercare.settle(idle and not self.jobs.running)
         if self._watching.findings.take_model_change():
             self._refresh_model()
         taken = self._watching.take_over(self._write_context, idle)
         self._events.extend(taken)
-        return self._watching.settle(sooner(wait, self._semantic.settle(idle)))
+        more = self.jobs.step()
+        self._tell_notices()
+        wait = self._watching.settle(sooner(wait, self._semantic.settle(idle)))
+        return 0.0 if more else wait
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         """Hand over what logs a warning (its name, and members by keyword); failed commits are
@@ -537,19 +576,23 @@ class Engine:
         self._history.connect_log(warn)
         self._semantic.connect_log(warn)
         self._watching.warn = warn
+        self._tell_notices()
+
+    def _tell_notices(self) -> None:
         while self._notices:
             notice = self._notices.pop(0)
-            warn(notice.event, **notice.members)
+            self._watching.warn(notice.event, **notice.members)
 
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hand over what has the writer thread call `settle`."""
         self._aftercare.connect_wake(wake)
         self._watching.wake = wake
         self._semantic.connect_wake(wake)
+        self.jobs.wake = wake
 
     def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
         """Hand over what takes the progress of a call that asked for it."""
-        self._report_progress = report
+        self.jobs.report_progress = report
 
     def poll_events(self) -> list[Event]:
         """The changes since the last call."""
@@ -568,7 +611,7 @@ class Engine:
             "writeQueueDepth": 0 if self._gate is None else self._gate.depth(),
             "diskHeadroomMb": free_mb(self._root.path),
             "watcher": self._watching.health(),
-            "jobs": [],
+            "jobs": msgspec.to_builtins(self.jobs.views),
         }
         report |= self._activity.health() | self._history.health()
         report["advisories"] = [
@@ -584,6 +627,7 @@ class Engine:
             return True
         self._closed = True
         self._watching.stop()
+        self.jobs.close()
         self._semantic.close()
         clean = self._history.close()
         self._index.close()
@@ -593,7 +637,3 @@ class Engine:
             self._lock.release()
         self._root.close()
         return clean
-
-
-def _nobody_hears(_progress: CallProgress) -> None:
-    """Nobody follows the calls of an engine without a worker process."""

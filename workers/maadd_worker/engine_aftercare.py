@@ -4,7 +4,7 @@ log, the ends of integrity sweeps and the traces of deleted text."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -51,8 +51,8 @@ class Aftercare:
         """A record was deleted for good: its text must leave the logs of SQLite too."""
         self._must_forget = True
 
-    def keep_meta(self, values: dict[str, str]) -> None:
-        """Remember values about the project in the index."""
+    def keep_meta(self, values: Mapping[str, str | None]) -> None:
+        """Remember values about the project in the index; None forgets one."""
         writer = self._index.writer()
         with writer.transaction():
             for key, value in values.items():

@@ -12,7 +12,7 @@ from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.index.reader import IndexReader
 from maadd_worker.schema.model import Model
 
-_LOST_SHARE = 0.1
+LOST_SHARE = 0.1
 """More files than this share above the live records: the index has lost some."""
 
 
@@ -25,7 +25,7 @@ class IndexState(msgspec.Struct, frozen=True):
     @property
     def incomplete(self) -> bool:
         """Whether files exceed records by so much that the index must be brought up to date."""
-        return self.files > self.documents * (1 + _LOST_SHARE)
+        return self.files > self.documents * (1 + LOST_SHARE)
 
 
 def unindexed_files(reader: IndexReader, model: Model, root: ProjectRoot) -> int | None:

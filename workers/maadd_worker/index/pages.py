@@ -68,7 +68,7 @@ class _Matches(msgspec.Struct, frozen=True):
 def count_matches(reader: IndexReader, scope: Scope) -> int:
     """How many live records are in the scope."""
     with reader.snapshot():
-        state = read_type_state(reader.connection, scope.doc_type, "")
+        state = _state(reader, scope, "")
         return _matches(reader, scope, state, "").total
 
 
@@ -120,7 +120,7 @@ def query_page(
     after = None if cursor is None else decode_cursor(cursor, sort, digest)
     with reader.snapshot():
         fingerprint = plans.fingerprint(scope.doc_type)
-        state = read_type_state(reader.connection, scope.doc_type, fingerprint)
+        state = _state(reader, scope, fingerprint)
         key = (scope.sql, scope.params, sort, limit, offset, after)
         known = reader.recall(key, state.generation)
         if isinstance(known, Page):
@@ -164,6 +164,15 @@ def _positions(
     if in_order:
         return _page(reader, *_walk(scope, sort, on_path, after), limit, offset)
     return _page(reader, *_gather(scope, sort, matches, after), limit, offset)
+
+
+def _state(reader: IndexReader, scope: Scope, fingerprint: str) -> TypeState:
+    """What answers about the scope depend on: behind refs, on every record."""
+    state = read_type_state(reader.connection, scope.doc_type, fingerprint)
+    if not scope.reaches_out:
+        return state
+    everything = read_type_state(reader.connection, None, "")
+    return msgspec.structs.replace(state, generation=everything.generation)
 
 
 def _matches(reader: IndexReader, scope: Scope, state: TypeState, fingerprint: str) -> _Matches:
@@ -256,10 +265,10 @@ def _walk(
             f"WHERE o.deleted = 0 AND o.doc_type = ?{tests}{behind} ORDER BY {order}"
         )
         return sql, [scope.doc_type, *values, *bound]
-    own, own_params = "", ()
+    own, own_params = "", list[Any]()
     if on_path is not None:
-        own = f" AND {scope.conditions[on_path].predicate('o')}"
-        own_params = scope.conditions[on_path].params
+        test, own_params = scope.conditions[on_path].passing("o")
+        own = f" AND {test}"
     # The partial index of numbers serves only statements that repeat its condition.
     partial = " AND o.numeric_rank IS NOT NULL" if sort.numeric else ""
     sql = (

@@ -31,6 +31,7 @@ from maadd_worker.index.documents import (
     read_meta,
 )
 from maadd_worker.index.new_document import NewDocument
+from maadd_worker.index.past import PastLookup, PastStamps
 from maadd_worker.index.plan import TypePlan, TypePlans
 from maadd_worker.markdown.text import iso_milliseconds
 from maadd_worker.schema.model import Model
@@ -42,6 +43,9 @@ LOADING_KEY = "loading"
 
 FIRST_PASS_KEY = "first_pass"
 """`engine_meta`: present until the first pass over the files has come to its end."""
+
+VERSIONS_RESET_KEY = "versions_reset"
+"""`engine_meta`: present when records were indexed whose versions could not be recovered."""
 
 KEPT_DELETIONS = 10_000
 """Logged deletions that a trim leaves."""
@@ -86,6 +90,7 @@ class IndexWriter:
         self.texts: TextSink | None = None
         self._deltas = CounterDeltas()
         self._plans: TypePlans | None = None
+        self._past: PastLookup | None = None
         last: Any = connection.execute(_LAST_NUMBERS).fetchone()
         self._last_stamp: str = last[0]
         self.last_seq: int = last[1]
@@ -95,6 +100,19 @@ class IndexWriter:
     def wants_texts(self) -> bool:
         """Whether records are to come with the texts of their blocks."""
         return self.texts is not None and self.texts.wanted
+
+    @contextmanager
+    def recovering(self, past: PastLookup | None) -> Iterator[None]:
+        """Records without a row that are stored inside are not new: their rows were lost.
+
+        `past` tells what else is known of them; a record whose version cannot be told starts
+        over at 1, which is noted under VERSIONS_RESET_KEY. None: they are new.
+        """
+        self._past = past
+        try:
+            yield
+        finally:
+            self._past = None
 
     def find(self, doc_id: str, include_deleted: bool = False) -> DocumentRow | None:
         """The row of an id; tombstones only when asked for."""
@@ -292,6 +310,8 @@ class IndexWriter:
         if carried is not None:
             version = carried.version
             updated_at, created_at = carried.updated_at, carried.created_at
+        elif (past := self._recall(doc_id, path)) is not None:
+            version, updated_at, created_at = past.version, past.updated_at or now, past.created_at
         row = DocumentRow(
             doc_id, doc_type, schema_ref, path, file_hash, version, True, now, updated_at,
             created_at, True, False, self._next_seq(), "",
@@ -359,20 +379,40 @@ class IndexWriter:
 
     def _stamps(self, previous: DocumentRow | None, new: NewDocument, now: str) -> _Stamps:
         if previous is None:
-            carried = self._take_carried(new.doc_id)
-            if carried is None:
-                return _Stamps(1, now, now, self._next_seq())
-            if carried.file_hash == new.file_hash and not carried.deleted:
-                return _Stamps(
-                    carried.version, carried.updated_at, carried.created_at, self._next_seq()
-                )
-            return _Stamps(carried.version + 1, now, carried.created_at, self._next_seq())
+            return self._first_stamps(new, now)
         # An empty hash stands for content that could not be read, so its return is a change.
         if previous.file_hash == new.file_hash and not previous.deleted:
             return _Stamps(
                 previous.version, previous.updated_at, previous.created_at, previous.change_seq
             )
         return _Stamps(previous.version + 1, now, previous.created_at, self._next_seq())
+
+    def _first_stamps(self, new: NewDocument, now: str) -> _Stamps:
+        """The stamps of a record without a row: new, or known from elsewhere."""
+        carried = self._take_carried(new.doc_id)
+        if carried is not None and carried.file_hash == new.file_hash and not carried.deleted:
+            return _Stamps(
+                carried.version, carried.updated_at, carried.created_at, self._next_seq()
+            )
+        past = self._recall(new.doc_id, new.file_path, told=carried is not None)
+        version, updated_at, created_at = 1, now, now
+        if past is not None:
+            version, updated_at, created_at = past.version, past.updated_at or now, past.created_at
+        if carried is not None:
+            # The file has changed since the older index was current.
+            version = max(version, carried.version + 1)
+            created_at = carried.created_at
+        return _Stamps(version, updated_at, created_at, self._next_seq())
+
+    def _recall(self, doc_id: str, path: str, *, told: bool = False) -> PastStamps | None:
+        """What is known of a record whose row was lost; `told` says that its version is, from
+        elsewhere."""
+        if self._past is None:
+            return None
+        past = self._past(doc_id, path)
+        if not told and (past is None or not past.whole):
+            self.meta_set(VERSIONS_RESET_KEY, "1")
+        return past
 
     def _take_carried(self, doc_id: str) -> _Carried | None:
         if not self.carrying:

@@ -30,6 +30,7 @@ from maadd.protocol.messages import (
     decode_to_worker,
     encode,
 )
+from maadd_worker.outcome import Backlog
 from maadd_worker.process.log import Log
 from maadd_worker.process.memory import resident_bytes
 from maadd_worker.process.outbox import Outbox
@@ -67,6 +68,7 @@ class WorkerLoop:
         limit = config.settings.worker_queue
         self._config = config
         self._log = log
+        self._traces = log.traces
         self._outbox = Outbox()
         self._writes = WriteQueue(limit, config.settings.write_wait_ms, self._write_given_up)
         self._writer = Writer(config, open_engine, self._writes, self._outbox, log)
@@ -140,7 +142,7 @@ class WorkerLoop:
             if type(message) is Call:
                 self._take(message)
             elif type(message) is Cancel:
-                self._cancel(message.request_id)
+                self._cancel(message)
             else:
                 # At once: a call behind the Drain must not be accepted.
                 self._stop_requested = True
@@ -148,6 +150,14 @@ class WorkerLoop:
 
     def _take(self, call: Call) -> None:
         engine = self._engine
+        if self._traces:
+            self._log.debug(
+                "call_received",
+                request_id=call.request_id,
+                session_id=call.session_id,
+                tool=call.tool,
+                is_write=call.is_write,
+            )
         if (
             engine is None
             or self._reads is None
@@ -164,11 +174,15 @@ class WorkerLoop:
         elif not self._reads.offer(call):
             self._send(queue_full(call, self._config.settings.worker_queue))
 
-    def _cancel(self, request_id: str) -> None:
+    def _cancel(self, cancel: Cancel) -> None:
         # Unknown here means that the answer is on its way already.
+        request_id = cancel.request_id
         withdrawn = self._writes.withdraw(request_id)
         if withdrawn is not None:
-            self._send(Cancelled(request_id, withdrawn))
+            job_id = None
+            if not withdrawn and self._engine is not None:
+                job_id = self._engine.jobs.leave(request_id, expired=cancel.expired)
+            self._send(Cancelled(request_id, withdrawn, job_id))
         elif self._reads is not None and self._reads.cancel(request_id):
             self._send(Cancelled(request_id, withdrawn=True))
 
@@ -196,6 +210,8 @@ class WorkerLoop:
             self._open_readers(self._writer.engine)
         if self._stop_requested and self._state is _State.READY:
             self._state = _State.DRAINING
+            if self._engine is not None:
+                self._engine.jobs.stop()
             self._send(self._heartbeat())
         if self._state is _State.DRAINING and self._drained():
             self._end()
@@ -253,9 +269,18 @@ class WorkerLoop:
             self._send(self._heartbeat())
 
     def _heartbeat(self) -> Heartbeat:
-        types = None if self._engine is None else self._engine.doc_types
-        depth, progress = self._queue_depth(), self._writer.progress
-        return Heartbeat(resident_bytes(), depth, self._state.value, progress, types)
+        engine = self._engine
+        behind = Backlog() if engine is None else engine.backlog
+        return Heartbeat(
+            resident_bytes(),
+            self._queue_depth(),
+            self._state.value,
+            self._writer.progress,
+            doc_types=None if engine is None else engine.doc_types,
+            jobs=0 if engine is None else engine.jobs.alone,
+            pending_history=behind.history_writes,
+            pending_changes=behind.changed_files,
+        )
 
     def _queue_depth(self) -> int:
         reads = 0 if self._reads is None else self._reads.depth()

@@ -104,6 +104,7 @@ class Writer:
                 "write_slow",
                 f"the writer was held for {elapsed * 1000:.0f} ms",
                 op=tools,
+                requestIds=[call.request_id for call in group],
                 elapsedMs=round(elapsed * 1000),
                 queueDepthOnEnter=waiting,
                 writes=len(group),

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import apsw
+import msgspec
 
 from maadd.protocol.messages import WorkerConfig, WorkerSettings
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.index.documents import read_meta
+from maadd_worker.index.full_pass import PassSteps
+from maadd_worker.index.pass_report import PassProgress, ReindexReport
 from maadd_worker.index.store import Index, IndexReader, IndexWriter
 from maadd_worker.semantic import layout
 from maadd_worker.semantic.block_store import BlockStore
@@ -20,7 +23,7 @@ from maadd_worker.semantic.drain import Drain
 from maadd_worker.semantic.health import embeddings_health, iso_time
 from maadd_worker.semantic.providers.choose import make_embedder
 from maadd_worker.semantic.providers.embedder import Embedder, ProviderUnusable
-from maadd_worker.semantic.queue import queue_state, store_end
+from maadd_worker.semantic.queue import QueueState, queue_state, store_end
 from maadd_worker.semantic.reads import SemanticReads
 from maadd_worker.semantic.rebuild import Rebuild
 
@@ -34,15 +37,7 @@ _AFTER_WRITES_S = 0.02
 _BETWEEN_WRITES_S = 0.2
 """While writes keep coming, one slice in so long."""
 
-_LOOK_S = 0.05
-
-
-class WaitingWrites(Protocol):
-    """The queue of writes, as far as it matters here."""
-
-    def depth(self) -> int:
-        """Writes that wait or run."""
-        ...
+_LOOK_S = 0.02
 
 
 class SemanticIndex:
@@ -281,42 +276,48 @@ class SemanticIndex:
             self._kick()
         return 0.0 if self._has_work() else None
 
-    def embed_all(self, timeout_s: float, writes: WaitingWrites | None) -> tuple[str, ...]:
-        """Queue every block and wait until all are embedded, or the provider does not work, or
-        the time is over, or another write waits; warnings about what is left, which is embedded
-        behind the answer."""
+    def embed_after(self, steps: PassSteps) -> PassSteps:
+        """A pass, and then the embedding of every block, in steps that hold up a write for some
+        milliseconds; it goes on for as long as the provider works. What is left is in the
+        warnings, and is embedded behind the answer."""
+        progress = PassProgress("", 0, 0, 0, 0)
+        try:
+            while True:
+                progress = next(steps)
+                yield progress
+        except StopIteration as end:
+            report: ReindexReport = end.value
+        finally:
+            steps.close()
         store, writer = self._store, self._index.writer()
         if self.reads is None or store is None:
-            return ()
+            return report
         with writer.transaction():
             store.queue_all()
         drain = self._drain
         if drain is not None:
             drain.start()
             self._kick()
-            drain.release()
-            end = time.monotonic() + timeout_s
             while drain.wait(_LOOK_S):
                 self._store_finished(time.monotonic() + _SLICE_S)
-                others_wait = writes is not None and writes.depth() > 1
-                if others_wait or time.monotonic() > end:
-                    break
-        left = queue_state(writer.connection)
-        if not left.depth:
-            return ()
-        waiting = left.depth - left.failed
-        self._warn("embeddings_incomplete", waiting=waiting, failed=left.failed)
-        found = []
+                yield progress
+                drain.release()
+        return msgspec.structs.replace(
+            report, warnings=(*report.warnings, *self._left(queue_state(writer.connection)))
+        )
+
+    def _left(self, state: QueueState) -> Iterator[str]:
+        """Warnings about blocks that have no vector."""
+        waiting = state.depth - state.failed
+        if state.depth:
+            self._warn("embeddings_incomplete", waiting=waiting, failed=state.failed)
         if waiting:
-            found.append(
-                f"{waiting} blocks still wait to be embedded"
-                + ("; there is no embedding provider" if drain is None else "")
+            why = "; there is no embedding provider" if self._drain is None else ""
+            yield f"{waiting} blocks still wait to be embedded{why}"
+        if state.failed:
+            yield (
+                f"{state.failed} blocks could not be embedded; maad_health says why in embeddings"
             )
-        if left.failed:
-            found.append(
-                f"{left.failed} blocks could not be embedded; maad_health says why in embeddings"
-            )
-        return tuple(found)
 
     def close(self) -> None:
         """End the thread and store what it has finished; before the index closes."""

@@ -1,0 +1,213 @@
+"""The calls that a worker holds, and what becomes of each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable
+
+import msgspec
+from structlog.typing import FilteringBoundLogger
+
+from maadd.protocol.errors import MaadError
+from maadd.protocol.messages import Call, CallProgress, Cancelled, Reply
+
+QUEUE_RETRY_MS = 500
+
+
+class CallEnd(enum.Enum):
+    """How a call ended that has no reply."""
+
+    WITHDRAWN = "withdrawn"
+    """The worker did nothing of it."""
+    PUBLISHED = "published"
+    """The write is past its publish point and goes on; its reply comes later."""
+    LOST = "lost"
+    """The worker died with it."""
+    EXPIRED = "expired"
+    """Its time is over."""
+
+
+OnProgress = Callable[[CallProgress], None]
+"""Hears how far a call is, while its caller waits."""
+
+
+class PendingCall:
+    """A call that a worker holds. `outcome` is what its caller waits for now."""
+
+    __slots__ = (
+        "cancelled",
+        "end",
+        "is_write",
+        "job_id",
+        "late",
+        "on_end",
+        "on_progress",
+        "outcome",
+        "request_id",
+        "tool",
+    )
+
+    def __init__(
+        self,
+        request_id: str,
+        tool: str,
+        is_write: bool,
+        outcome: asyncio.Future[Reply | CallEnd],
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self.request_id = request_id
+        self.tool = tool
+        self.is_write = is_write
+        self.outcome = outcome
+        self.on_progress = on_progress
+        self.job_id: str | None = None
+        """The background job that goes on although its caller's time is over."""
+        self.cancelled = False
+        """Whether the worker was told to give it up."""
+        self.late: int | None = None
+        """The limit in ms, once the caller has its REQUEST_TIMEOUT."""
+        self.on_end: Callable[[], None] | None = None
+        """To be called when the worker is done with a call that nobody waits for."""
+        self.end: Reply | CallEnd | None = None
+        """How it ended, once the worker holds it no more."""
+
+    def settle(self, outcome: Reply | CallEnd) -> None:
+        """Tell the caller, if it still waits."""
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
+
+
+class HeldCalls:
+    """Of one worker, by request id; at most `limit` of them. Lives on the event loop."""
+
+    __slots__ = ("_calls", "_emptied", "_limit", "_log", "_project")
+
+    def __init__(self, project: str, limit: int, log: FilteringBoundLogger) -> None:
+        self._project = project
+        self._limit = limit
+        self._log = log
+        self._calls: dict[str, PendingCall] = {}
+        self._emptied: asyncio.Future[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def prepare(
+        self,
+        call: Call,
+        generation: int,
+        *,
+        is_write: bool,
+        deadline_ms: int,
+        on_progress: OnProgress | None,
+    ) -> tuple[Call, PendingCall]:
+        """The message to send, and what its caller will wait for; held after `add`.
+
+        OVERLOADED when the worker holds as many as it may.
+        """
+        if len(self._calls) >= self._limit:
+            raise self.full()
+        if call.request_id in self._calls:
+            raise ValueError(f"request id {call.request_id} is in use")
+        message = msgspec.structs.replace(
+            call,
+            generation=generation,
+            is_write=is_write,
+            deadline_ms=deadline_ms,
+            wants_progress=on_progress is not None,
+        )
+        outcome = asyncio.get_running_loop().create_future()
+        return message, PendingCall(call.request_id, call.tool, is_write, outcome, on_progress)
+
+    def add(self, pending: PendingCall) -> None:
+        """The call has been sent."""
+        self._calls[pending.request_id] = pending
+
+    def full(self) -> MaadError:
+        """OVERLOADED."""
+        return MaadError(
+            "OVERLOADED",
+            f'too many calls wait for the project "{self._project}"; retry later',
+            {
+                "reason": "worker_queue",
+                "limit": self._limit,
+                "retryAfterMs": QUEUE_RETRY_MS,
+            },
+        )
+
+    def holds(self, pending: PendingCall) -> bool:
+        """Whether the worker still has the call."""
+        return self._calls.get(pending.request_id) is pending
+
+    async def emptied(self) -> None:
+        """Wait until no call is left."""
+        if self._calls:
+            if self._emptied is None:
+                self._emptied = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._emptied)
+
+    def expect_word(self, pending: PendingCall) -> asyncio.Future[Reply | CallEnd]:
+        """A new outcome to wait for, after the first one was EXPIRED or PUBLISHED."""
+        pending.outcome = asyncio.get_running_loop().create_future()
+        if not self.holds(pending):
+            pending.settle(pending.end or CallEnd.LOST)
+        return pending.outcome
+
+    # -- what the worker says ------------------------------------------------------------
+
+    def answer(self, reply: Reply) -> None:
+        """The end of a call; one that is not held is dropped."""
+        pending = self._calls.pop(reply.request_id, None)
+        if pending is not None:
+            self._close(pending, reply)
+
+    def progress(self, message: CallProgress) -> None:
+        """How far a call is."""
+        pending = self._calls.get(message.request_id)
+        if pending is not None and pending.on_progress is not None and not pending.outcome.done():
+            pending.on_progress(message)
+
+    def given_up(self, message: Cancelled) -> bool:
+        """The worker's word on a call without a reply; whether it came unasked, because the
+        worker takes no more calls."""
+        pending = self._calls.get(message.request_id)
+        if pending is None:
+            return False
+        if not message.withdrawn:
+            pending.job_id = message.job_id
+            pending.settle(CallEnd.PUBLISHED)
+            return False
+        del self._calls[message.request_id]
+        pending.late = None
+        self._close(pending, CallEnd.WITHDRAWN)
+        return not pending.cancelled
+
+    def lose(self, request_id: str) -> None:
+        """The worker died with this call."""
+        pending = self._calls.pop(request_id, None)
+        if pending is not None:
+            self._close(pending, CallEnd.LOST)
+
+    def lose_all(self) -> None:
+        """The worker died."""
+        for request_id in list(self._calls):
+            self.lose(request_id)
+
+    def _close(self, pending: PendingCall, outcome: Reply | CallEnd) -> None:
+        if not self._calls and self._emptied is not None:
+            self._emptied.set_result(None)
+            self._emptied = None
+        pending.end = outcome
+        pending.settle(outcome)
+        if pending.on_end is not None:
+            pending.on_end()
+        if pending.late is not None:
+            error = outcome.error_code if isinstance(outcome, Reply) else outcome.value
+            self._log.warning(
+                "tool_call_overrun",
+                request_id=pending.request_id,
+                tool=pending.tool,
+                limit_ms=pending.late,
+                error=error,
+            )
