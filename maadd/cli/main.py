@@ -24,6 +24,7 @@ _COMMANDS = {
     "get": ("maadd.cli.records", "Print one record."),
     "query": ("maadd.cli.records", "List the records of a type."),
     "search": ("maadd.cli.lookups", "Find values in fields and annotations."),
+    "semantic-search": ("maadd.cli.retrieval", "Find records by what their bodies say."),
     "related": ("maadd.cli.graph", "Show what a record refers to, and what refers to it."),
     "relationship-paths": ("maadd.cli.graph", "Show the ways from a record to others."),
     "aggregate": ("maadd.cli.analysis", "Count or measure records in groups."),

@@ -212,7 +212,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         V(
             "MAAD_EMBED_PROVIDER",
-            rules.any_case("openai", "local", "fake"),
+            rules.EMBEDDING_PROVIDER,
             "WC",
             on_bad=OnBad.WARN,
         ),

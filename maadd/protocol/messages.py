@@ -34,11 +34,15 @@ class HistorySettings(msgspec.Struct, frozen=True):
     """What becomes of files that others changed: `index`, or `commit` as well."""
 
 
+PROVIDER_GROUP = "maadd.embedding_providers"
+"""Entry points of other packages that make embedding providers."""
+
+
 class EmbeddingSettings(msgspec.Struct, frozen=True):
     """The semantic subsystem's part of the environment (spec 02 §6.1, 07).
 
-    `provider` is None for lexical search only; `model` and `dim` None mean the provider's
-    own. Its repr never shows the key.
+    `provider` is `openai`, `local`, `fake` or the name of an entry point, None for search by
+    words only; `model` and `dim` None mean the provider's own. Its repr never shows the key.
     """
 
     enable: bool = False

@@ -182,7 +182,7 @@ _ROWS = (
     _tool("maad_verify", READER, READ, _READS, a.VerifyArgs, available=True),
     _tool("maad_find_orphans", READER, READ, _READS, a.FindOrphansArgs, available=True),
     _tool("maad_changes_since", READER, READ, _READS, a.ChangesSinceArgs, available=True),
-    _tool("maad_semantic_search", READER, READ, _READS, a.SemanticSearchArgs),
+    _tool("maad_semantic_search", READER, READ, _READS, a.SemanticSearchArgs, available=True),
     _tool("maad_history", READER, READ, _READS, a.HistoryArgs, available=True),
     _tool("maad_audit", READER, READ, _READS, a.AuditArgs, available=True),
     _tool(

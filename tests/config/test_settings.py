@@ -468,3 +468,11 @@ def test_importing_settings_is_cheap() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout
     assert output.strip() == "[]"
+
+
+def test_an_embedding_provider_of_an_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib import metadata
+
+    monkeypatch.setattr(metadata, "entry_points", lambda *, group, name: [name] * (name == "acme"))
+    settings, warnings = load_settings({"MAAD_EMBED_PROVIDER": "Acme"}, lenient=False)
+    assert (settings.embed_provider, warnings) == ("acme", [])

@@ -21,6 +21,9 @@ from maadd.protocol.messages import (
 )
 from maadd.protocol.tools import TOOLS, ToolKind
 from maadd_worker.engine import Engine
+from maadd_worker.semantic.providers.embedder import Embedder
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -94,10 +97,12 @@ class Harness:
         *,
         max_writes: int | None = None,
         max_delay_ms: int | None = None,
+        embedder: Embedder | None = None,
         external_edits: str = "index",
         **settings: Any,
     ) -> None:
         self.root = root
+        self.embedder = embedder
         self.mode = mode
         self._thresholds = max_writes, max_delay_ms
         self._external_edits = external_edits
@@ -119,7 +124,7 @@ class Harness:
             ),
             settings=self._settings,
         )
-        return Engine.open(config, lambda _: None)
+        return Engine.open(config, lambda _: None, self.embedder)
 
     def reopen(self) -> None:
         """Close the engine and open the project again."""

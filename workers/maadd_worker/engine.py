@@ -28,10 +28,10 @@ from maadd_worker.disk.journal import Journal
 from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
-from maadd_worker.engine_aftercare import Aftercare
+from maadd_worker.engine_aftercare import Aftercare, sooner
 from maadd_worker.engine_events import reindex_events, stale_model_event
 from maadd_worker.engine_jobs import JOBS_KEY, Jobs
-from maadd_worker.engine_report import NO_EMBEDDINGS, free_mb, index_empty, model_advisories
+from maadd_worker.engine_report import free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
 from maadd_worker.failpoints import arm, reach
 from maadd_worker.gate import Gate
@@ -55,6 +55,8 @@ from maadd_worker.read.record_cache import RecordCache
 from maadd_worker.read.tools import is_short, read
 from maadd_worker.replies import failure_reply, reply_of
 from maadd_worker.schema.model import ModelRefresh, load_model, refresh_model, stale_files
+from maadd_worker.semantic.providers.embedder import Embedder
+from maadd_worker.semantic.service import SemanticIndex
 from maadd_worker.write.activity import WriteActivity
 from maadd_worker.write.admission import Admission, now_ms
 from maadd_worker.write.answer import (
@@ -94,6 +96,7 @@ class Engine:
         index: Index,
         journal: Journal | None,
         history: HistoryController,
+        semantic: SemanticIndex,
     ) -> None:
         self._config = config
         self._settings = config.settings
@@ -103,6 +106,7 @@ class Engine:
         self._index = index
         self._journal = journal
         self._history = history
+        self._semantic = semantic
         self._cache = RecordCache(root, _CACHE_BYTES, config.settings.max_doc_bytes, time.time_ns)
         self._type_plans = TypePlans(model.model)
         self._instructions = InstructionFiles(root)
@@ -129,8 +133,10 @@ class Engine:
         self.index_empty: int | None = None
 
     @classmethod
-    def open(cls, config: WorkerConfig, progress: Callable[[str], None]) -> Engine:
-        """Open the project in the order of spec 01 §1.1.
+    def open(
+        cls, config: WorkerConfig, progress: Callable[[str], None], embedder: Embedder | None = None
+    ) -> Engine:
+        """Open the project in the order of spec 01 §1.1; `embedder` wins over the settings.
 
         Raises MaadError or MaadErrors: PROJECT_LOCKED, READ_ONLY, BACKEND_ERROR,
         GIT_NOT_INITIALIZED, INSTANCE_CONFIG_INVALID, and the load errors of registry and schemas.
@@ -149,6 +155,7 @@ class Engine:
             progress("index")
             index = Index.open(os.path.join(root.path, INDEX_PATH), read_only=read_only)
             undo.callback(index.close)
+            semantic = SemanticIndex.open(index, root, config, embedder)
             progress("journal")
             journal = None
             if not read_only:
@@ -156,7 +163,7 @@ class Engine:
                 undo.callback(journal.close)
             history = HistoryController.open(root.path, config.history, config.settings, journal)
             undo.callback(history.close)
-            engine = cls(config, root, lock, model, index, journal, history)
+            engine = cls(config, root, lock, model, index, journal, history, semantic)
             if armed:
                 engine._notices.append(Notice("failpoints_armed", {"names": list(armed)}))
             if journal is not None:
@@ -224,7 +231,7 @@ class Engine:
 
     def open_reader(self) -> IndexReader:
         """A reader for one more thread; the caller closes it."""
-        return self._index.reader()
+        return self._semantic.prepare(self._index.reader())
 
     def is_short(self, call: Call) -> bool:
         """Whether the read is quick enough for the thread that takes messages."""
@@ -257,6 +264,7 @@ class Engine:
             instructions=self._instructions,
             engine_report=self.health,
             index_behind=self.jobs.running > 0,
+            semantic=self._semantic.reads,
         )
 
     def _plans(self) -> TypePlans:
@@ -278,6 +286,7 @@ class Engine:
     ) -> None:
         """Perform writes in arrival order and deliver one Reply for each admitted one."""
         self._gate = gate
+        self._semantic.hold()
         waiting = deque(calls)
         while waiting:
             call = waiting[0]
@@ -469,7 +478,8 @@ class Engine:
         """See JobHost."""
         self._refresh_model()
         unread = self.index_empty is not None
-        return reindex_steps(self._write_context(), args, made_since=made_since, unread=unread)
+        steps = reindex_steps(self._write_context(), args, made_since=made_since, unread=unread)
+        return self._semantic.embed_after(steps) if args.embeddings else steps
 
     def job_outcome(self, args: ReindexArgs, report: ReindexReport) -> Outcome:
         """See JobHost."""
@@ -556,13 +566,14 @@ class Engine:
         self._events.extend(taken)
         more = self.jobs.step()
         self._tell_notices()
-        wait = self._watching.settle(wait)
+        wait = self._watching.settle(sooner(wait, self._semantic.settle(idle)))
         return 0.0 if more else wait
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         """Hand over what logs a warning (its name, and members by keyword); failed commits are
         logged with it, also those since the start, and what the start has to tell."""
         self._history.connect_log(warn)
+        self._semantic.connect_log(warn)
         self._watching.warn = warn
         self._tell_notices()
 
@@ -575,6 +586,7 @@ class Engine:
         """Hand over what has the writer thread call `settle`."""
         self._aftercare.connect_wake(wake)
         self._watching.wake = wake
+        self._semantic.connect_wake(wake)
         self.jobs.wake = wake
 
     def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
@@ -597,7 +609,6 @@ class Engine:
             "registeredTypes": len(self._model.model.registry.types),
             "writeQueueDepth": 0 if self._gate is None else self._gate.depth(),
             "diskHeadroomMb": free_mb(self._root.path),
-            "embeddings": dict(NO_EMBEDDINGS),
             "watcher": self._watching.health(),
             "jobs": msgspec.to_builtins(self.jobs.views),
         }
@@ -616,6 +627,7 @@ class Engine:
         self._closed = True
         self._watching.stop()
         self.jobs.close()
+        self._semantic.close()
         clean = self._history.close()
         self._index.close()
         if self._journal is not None:

@@ -73,9 +73,9 @@ class Aftercare:
             if idle:
                 self._index.writer().write_log_back()
             else:
-                wait = _sooner(wait, _AFTER_LOAD_S)
+                wait = sooner(wait, _AFTER_LOAD_S)
         if self._must_forget:
-            wait = _sooner(wait, self._forget_deleted(idle))
+            wait = sooner(wait, self._forget_deleted(idle))
         return wait
 
     def _forget_deleted(self, idle: bool) -> float | None:
@@ -91,7 +91,8 @@ class Aftercare:
         return None
 
 
-def _sooner(one: float | None, other: float | None) -> float | None:
+def sooner(one: float | None, other: float | None) -> float | None:
+    """The shorter of two waits, where None is no wait at all."""
     if one is None or other is None:
         return other if one is None else one
     return min(one, other)

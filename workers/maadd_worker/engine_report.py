@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 import os
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from maadd.protocol.errors import MaadError
 from maadd_worker.schema.model import ModelRefresh
-
-NO_EMBEDDINGS = MappingProxyType(
-    {
-        "enabled": False,
-        "provider": None,
-        "model": None,
-        "dim": None,
-        "vecReady": False,
-        "queueDepth": 0,
-        "embeddedBlocks": 0,
-        "indexedBlocks": 0,
-        "failures": 0,
-    }
-)
-"""An engine without search by meaning."""
 
 
 def model_advisories(refresh: ModelRefresh) -> list[dict[str, Any]]:

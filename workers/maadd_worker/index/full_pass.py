@@ -185,7 +185,9 @@ class _Pass:
         self._changed = changed
         self.past: PastLookup | None = None
         self._plans = writer.type_plans(model)
-        self._limits = Limits(settings.max_doc_bytes, settings.max_doc_annotations)
+        self._limits = Limits(
+            settings.max_doc_bytes, settings.max_doc_annotations, writer.wants_texts
+        )
         self._pipeline = Pipeline(root, self._plans, self._limits)
         self._scanned: set[str] = set()
         self._errors: list[MaadError] = []

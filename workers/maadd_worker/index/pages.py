@@ -72,6 +72,36 @@ def count_matches(reader: IndexReader, scope: Scope) -> int:
         return _matches(reader, scope, state, "").total
 
 
+def list_matches(
+    reader: IndexReader, scope: Scope, fingerprint: str, most: int
+) -> list[str] | None:
+    """The ids of the live records in the scope, in no particular order; None for more than
+    `most`. `fingerprint` is that of the scope's type."""
+    with reader.snapshot():
+        state = read_type_state(reader.connection, scope.doc_type, fingerprint)
+        matches = _matches(reader, scope, state, fingerprint)
+        if matches.total > most:
+            return None
+        if matches.doc_ids is not None:
+            return list(matches.doc_ids)
+        key = ("ids", scope.sql, scope.params)
+        known = reader.recall(key, state.generation)
+        if isinstance(known, list):
+            return known
+        sql, params = f"SELECT d.doc_id FROM documents d WHERE {scope.sql}", list(scope.params)
+        if matches.driver is not None:
+            listed, params = candidates(scope.conditions[matches.driver], scope.doc_type)
+            tests, tested = record_tests(
+                scope.conditions, "o.doc_id", scope.doc_type, known=matches.driver, few=matches.few
+            )
+            sql = f"SELECT o.doc_id FROM (SELECT DISTINCT v.doc_id {listed}) o WHERE 1{tests}"
+            params += tested
+        found = [doc_id for (doc_id,) in reader.connection.execute(sql, params)]
+        if len(found) <= _LISTED:
+            reader.remember(key, state.generation, found, cost=1 + len(found))
+    return found
+
+
 def query_page(
     reader: IndexReader,
     scope: Scope,

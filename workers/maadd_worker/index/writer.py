@@ -11,6 +11,7 @@ import apsw
 import msgspec
 from msgspec.structs import astuple
 
+from maadd_worker.index.block_texts import DocumentTexts, TextSink
 from maadd_worker.index.content import (
     add_content,
     count_document,
@@ -77,7 +78,8 @@ class IndexWriter:
     SQLite failures come as apsw.Error and leave the transaction to its owner. `last_seq` is the
     highest change number given out; `carrying` tells that an older index has handed over
     versions and times which records have not claimed yet; `loading` that a load (`load.py`) is
-    not finished; `log_held` that the log may be long (`hold_log`).
+    not finished; `log_held` that the log may be long (`hold_log`). `texts` takes the texts of
+    blocks, if anybody does.
     """
 
     def __init__(self, connection: apsw.Connection, clock: Clock) -> None:
@@ -85,6 +87,7 @@ class IndexWriter:
         self._clock = clock
         self.loading = read_meta(connection, LOADING_KEY) is not None
         self.log_held = False
+        self.texts: TextSink | None = None
         self._deltas = CounterDeltas()
         self._plans: TypePlans | None = None
         self._past: PastLookup | None = None
@@ -92,6 +95,11 @@ class IndexWriter:
         self._last_stamp: str = last[0]
         self.last_seq: int = last[1]
         self.carrying = connection.execute(_ANY_CARRIED).fetchone() is not None
+
+    @property
+    def wants_texts(self) -> bool:
+        """Whether records are to come with the texts of their blocks."""
+        return self.texts is not None and self.texts.wanted
 
     @contextmanager
     def recovering(self, past: PastLookup | None) -> Iterator[None]:
@@ -216,6 +224,7 @@ class IndexWriter:
             else:
                 self._store_rows([(row, new.file)])
             replace_content(self.connection, self._deltas, previous, new)
+        self._replace_texts([new])
         return row
 
     def add_documents(self, added: Sequence[NewDocument]) -> list[DocumentRow]:
@@ -226,6 +235,8 @@ class IndexWriter:
         move_targets(self.connection, self._deltas, doc_ids, None, LIVE)
         self._store_rows([(row, new.file) for row, new in zip(rows, added, strict=True)])
         add_content(self.connection, self._deltas, added)
+        if self.texts is not None and self.texts.wanted:
+            self.texts.add([_texts_of(new) for new in added])
         return rows
 
     def refresh_documents(
@@ -242,6 +253,7 @@ class IndexWriter:
         else:
             for new, previous in same:
                 replace_content(self.connection, self._deltas, previous, new)
+        self._replace_texts([new for new, _ in same])
         return rows
 
     def remove_document(self, doc_id: str) -> DocumentRow | None:
@@ -256,6 +268,7 @@ class IndexWriter:
             remove_content(self.connection, self._deltas, row)
         before = TOMBSTONE if row.deleted else LIVE
         move_targets(self.connection, self._deltas, [doc_id], before, None)
+        self._remove_texts(doc_id)
         execute = self.connection.execute
         execute("DELETE FROM documents WHERE doc_id = ?", (doc_id,))
         execute(_FORGET_ANSWERS, (doc_id,))
@@ -272,6 +285,7 @@ class IndexWriter:
         if row is None:
             raise KeyError(doc_id)
         remove_content(self.connection, self._deltas, row)
+        self._remove_texts(doc_id)
         move_targets(self.connection, self._deltas, [doc_id], LIVE, TOMBSTONE)
         now = self.stamp()
         dead = msgspec.structs.replace(
@@ -410,6 +424,15 @@ class IndexWriter:
         self.last_seq += 1
         return self.last_seq
 
+    def _replace_texts(self, documents: Sequence[NewDocument]) -> None:
+        if self.texts is not None and self.texts.wanted:
+            for new in documents:
+                self.texts.replace(_texts_of(new))
+
+    def _remove_texts(self, doc_id: str) -> None:
+        if self.texts is not None:
+            self.texts.remove(doc_id)
+
     def _store_rows(self, rows: Sequence[tuple[DocumentRow, FileIdentity | None]]) -> None:
         # The columns are the members of both structs in order.
         self.connection.executemany(
@@ -433,6 +456,10 @@ class IndexWriter:
                 for row, file in rows
             ],
         )
+
+
+def _texts_of(new: NewDocument) -> DocumentTexts:
+    return DocumentTexts(new.doc_id, new.file_hash, new.texts)
 
 
 def _file_values(file: FileIdentity | None) -> tuple[int | None, ...]:

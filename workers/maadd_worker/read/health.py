@@ -12,6 +12,7 @@ from maadd_worker.index.writer import VERSIONS_RESET_KEY
 from maadd_worker.outcome import Outcome
 from maadd_worker.read.context import ReadContext
 from maadd_worker.read.summary import BOOTSTRAP_HINT
+from maadd_worker.semantic.health import no_embeddings
 
 SWEEP_AT_KEY = "last_integrity_sweep_at"
 SWEEP_FINDINGS_KEY = "last_integrity_findings"
@@ -33,6 +34,9 @@ def health(context: ReadContext, args: HealthArgs) -> Outcome:
         "bootstrapHint": BOOTSTRAP_HINT if empty else None,
         "lastIntegritySweepAt": context.reader.meta_get(SWEEP_AT_KEY),
         "lastIntegrityFindings": _stored_object(context, SWEEP_FINDINGS_KEY),
+        "embeddings": no_embeddings()
+        if context.semantic is None
+        else context.semantic.health(context.reader.connection),
         "lastBackupTag": _stored_object(context, BACKUP_TAG_KEY),
     }
     report = context.engine_report()
