@@ -33,6 +33,7 @@ from maadd_worker.engine_events import reindex_events, stale_model_event
 from maadd_worker.engine_jobs import JOBS_KEY, Jobs
 from maadd_worker.engine_report import free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
+from maadd_worker.engine_writes import RecordWrites, Refused
 from maadd_worker.failpoints import arm, reach
 from maadd_worker.gate import Gate
 from maadd_worker.history.backup import BackupContext, backup
@@ -58,23 +59,16 @@ from maadd_worker.schema.model import ModelRefresh, load_model, refresh_model, s
 from maadd_worker.semantic.providers.embedder import Embedder
 from maadd_worker.semantic.service import SemanticIndex
 from maadd_worker.write.activity import WriteActivity
-from maadd_worker.write.admission import Admission, now_ms
 from maadd_worker.write.answer import (
-    bulk_reply,
     event_of,
-    expected_answer,
-    replay_reply,
-    stored_answer,
-    write_reply,
 )
-from maadd_worker.write.bulk.tools import BULK_WRITES, run_bulk
+from maadd_worker.write.bulk.tools import BULK_WRITES
 from maadd_worker.write.context import WriteContext, commit_identity
-from maadd_worker.write.group import Execution, execute_group
-from maadd_worker.write.idempotency import AnswerStore, StoredAnswer
+from maadd_worker.write.group import Execution
 from maadd_worker.write.instructions import refresh_instructions
 from maadd_worker.write.maintenance import changes_nothing, lists_backups, reload_model
 from maadd_worker.write.outside_edit import index_outside_edit
-from maadd_worker.write.planner import RECORD_WRITES, Member, next_group
+from maadd_worker.write.planner import RECORD_WRITES
 from maadd_worker.write.recovery import recover
 from maadd_worker.write.reindex import check_scope, reindex_outcome, reindex_steps
 
@@ -123,6 +117,7 @@ class Engine:
             lambda: self._index.writer().stamp(),
             self._aftercare.keep_meta,
         )
+        self._writes = RecordWrites(journal, history, config, self._admitted_under, self._finish)
         self._closed = False
         self.read_only = config.history.effective_mode == "read"
         self._contracts = HostContracts(
@@ -299,11 +294,11 @@ class Engine:
                 deliver(failure_reply(call.request_id, refusal))
             elif call.tool in RECORD_WRITES:
                 self._activity.begin(call.tool)
-                self._write_records(waiting, gate, deliver)
+                self._writes.group(waiting, gate, deliver)
             elif call.tool in BULK_WRITES:
                 waiting.popleft()
                 self._activity.begin(call.tool)
-                self._write_bulk(call, gate, deliver)
+                self._writes.bulk(call, gate, deliver)
             else:
                 waiting.popleft()
                 self._activity.begin(call.tool)
@@ -322,13 +317,12 @@ class Engine:
             deliver(done)
         if isinstance(done, Reply) or not gate.admit(call.request_id):
             return
-        assert self._journal is not None
         self._activity.begin(call.tool)
         if done.model.stamps != self._model.model.stamps:
             self._adopt(ModelRefresh(done.model, {}))
-        executed = execute_group(done.context, self._journal, [done.plan], lambda _done: None)
-        members = [Member(call, done.plan, None)]
-        self._answer(members, executed, lambda reply: deliver(shortened(reply, call.budget)))
+        self._writes.planned(
+            call, done.context, done.plan, lambda reply: deliver(shortened(reply, call.budget))
+        )
         self._activity.end()
 
     def _refusal(self, call: Call) -> MaadError | None:
@@ -344,89 +338,6 @@ class Engine:
                 "this project is served in history mode read; nothing can be written",
             )
         return None
-
-    def _write_records(
-        self, waiting: deque[Call], gate: Gate, deliver: Callable[[Reply], None]
-    ) -> None:
-        admission = self._admission(gate, deliver)
-        members = next_group(admission, waiting)
-        if not members:
-            return
-        assert self._journal is not None
-
-        def keep_answers(done: Sequence[Execution]) -> None:
-            for member, one in zip(members, done, strict=True):
-                if member.scope is not None and not one.errors:
-                    admission.answers.store(
-                        member.scope,
-                        member.call.request_id,
-                        now_ms(),
-                        stored_answer(one),
-                        [one.plan.doc_id],
-                    )
-
-        expected = [expected_answer(one.call, one.scope, one.plan) for one in members]
-        plans = [member.plan for member in members]
-        done = execute_group(
-            admission.context, self._journal, plans, keep_answers, expected=expected
-        )
-        self._answer(members, done, deliver)
-
-    def _write_bulk(self, call: Call, gate: Gate, deliver: Callable[[Reply], None]) -> None:
-        assert self._journal is not None
-        end = run_bulk(self._admission(gate, deliver), self._journal, call)
-        if end is None:
-            return
-        outcome = HistoryOutcome("none")
-        if end.request is not None:
-            [outcome] = self._history.commit([end.request])
-        for one in end.done:
-            self._finish(one, outcome)
-        mode = self._config.history.effective_mode
-        reach("reply.ready")
-        deliver(bulk_reply(call, end, outcome, self._history.pending_writes, mode))
-        reach("reply.sent")
-
-    def _admission(self, gate: Gate, deliver: Callable[[Reply], None]) -> Admission:
-        """The surroundings of a group, under the registry and schemas as they are now."""
-        self._refresh_model()
-        context = self._write_context()
-        answers = AnswerStore(
-            context.writer, self._settings.idempotency_ttl_ms, self._settings.idempotency_max
-        )
-        return Admission(context, answers, self._model.refused, gate.admit, deliver, self._replay)
-
-    def _answer(
-        self, members: list[Member], done: list[Execution], deliver: Callable[[Reply], None]
-    ) -> None:
-        """The history step of what is in the index, then every reply."""
-        requests = [
-            msgspec.structs.replace(one.plan.commit, journal_ids=(one.journal_id,))
-            for one in done
-            if one.change is not None and one.journal_id is not None
-        ]
-        outcomes = iter(self._history.commit(requests) if requests else [])
-        mode = self._config.history.effective_mode
-        pending = self._history.pending_writes
-        for member, one in zip(members, done, strict=True):
-            if one.errors:
-                deliver(failure_reply(member.call.request_id, MaadErrors(list(one.errors))))
-                continue
-            outcome = next(outcomes) if one.change is not None else HistoryOutcome("none")
-            self._finish(one, outcome)
-            reach("reply.ready")
-            deliver(write_reply(member.call, one, outcome, pending, mode))
-            reach("reply.sent")
-
-    def _replay(self, call: Call, stored: StoredAnswer) -> Reply:
-        outcome = self._history.outcome_of(stored.journal_ids)
-        return replay_reply(
-            call,
-            stored,
-            outcome,
-            self._history.pending_writes,
-            self._config.history.effective_mode,
-        )
 
     def _maintain(self, call: Call, deliver: Callable[[Reply], None]) -> Reply | None:
         """Writes that concern the whole project; None when a job will answer."""
@@ -526,6 +437,11 @@ class Engine:
     def _adopt(self, model: ModelRefresh) -> None:
         self._model = model
         self._watching.model_changed()
+
+    def _admitted_under(self) -> tuple[WriteContext, Refused]:
+        """What a group of writes runs with, under the registry and schemas as they are now."""
+        self._refresh_model()
+        return self._write_context(), self._model.refused
 
     def _write_context(self) -> WriteContext:
         return WriteContext(
