@@ -144,3 +144,19 @@ async def run_load(
         count=count,
         failures=failures,
     )
+
+
+def is_success(status: int, answer: bytes) -> bool:
+    """Whether a tool call came to its end."""
+    return status == 200 and b'{\\"ok\\":true' in answer
+
+
+def figures(load: Load) -> dict[str, float]:
+    """A run in which every call succeeded, for the table."""
+    if load.failures:
+        raise RuntimeError(f"{load.failures} of {load.count} calls failed")
+    return {
+        "per_s": round(load.rate, 1),
+        "p50_ms": round(load.p50_ms, 3),
+        "p99_ms": round(load.p99_ms, 3),
+    }

@@ -28,7 +28,15 @@ from typing import Any
 from benchmarks.ceilings import GIT_ENV, git_rate, parse_rate, start_bare_server, wait_for_port
 from benchmarks.corpus import write_corpus
 from benchmarks.daemon import BIN, Daemon, free_port, init_repository, serve
-from benchmarks.driver import Connection, Load, call_body, open_session, run_load
+from benchmarks.driver import (
+    Connection,
+    Load,
+    call_body,
+    figures,
+    is_success,
+    open_session,
+    run_load,
+)
 
 CLIENTS = 8
 _QUIET_S = 1.0
@@ -100,7 +108,7 @@ async def _over_http(daemon: Daemon, records: int, seconds: float) -> dict[str, 
         await wait_for_port(bare_port)
         plain = [Connection(bare_port, "/", {}) for _ in range(CLIENTS)]
         body = call_body("maad_get", {"docId": "ins-000001"})
-        results["bare"] = _view(
+        results["bare"] = figures(
             await run_load(plain, lambda _: itertools.repeat(body), seconds, _is_ok)
         )
         for one in plain:
@@ -109,15 +117,15 @@ async def _over_http(daemon: Daemon, records: int, seconds: float) -> dict[str, 
         bare.terminate()
         bare.wait()
     hot = await _run(sessions, "maad_get", lambda n: {"docId": f"ins-{n % 500:06d}"}, seconds)
-    results["get_hot"] = _view(hot)
+    results["get_hot"] = figures(hot)
     cold = await _run(
         sessions, "maad_get", lambda n: {"docId": f"ins-{n % 500:06d}", "depth": "cold"}, seconds
     )
-    results["get_cold"] = _view(cold)
-    results["query"] = _view(await _run(sessions, "maad_query", _query, seconds))
-    results["summary"] = _view(await _run(sessions, "maad_summary", lambda _: {}, seconds))
-    results["create_alone"] = _view(await _run(sessions[:1], "maad_create", _create, seconds))
-    results["create_8"] = _view(await _run(sessions, "maad_create", _create, seconds))
+    results["get_cold"] = figures(cold)
+    results["query"] = figures(await _run(sessions, "maad_query", _query, seconds))
+    results["summary"] = figures(await _run(sessions, "maad_summary", lambda _: {}, seconds))
+    results["create_alone"] = figures(await _run(sessions[:1], "maad_create", _create, seconds))
+    results["create_8"] = figures(await _run(sessions, "maad_create", _create, seconds))
     for one in sessions:
         await one.close()
     return results
@@ -164,31 +172,17 @@ async def _run(sessions: list[Connection], tool: str, arguments: Any, seconds: f
         for step in itertools.count():
             yield call_body(tool, arguments(step * CLIENTS + number))
 
-    return await run_load(sessions, bodies, seconds, _is_success)
+    return await run_load(sessions, bodies, seconds, is_success)
 
 
 def _is_ok(status: int, _: bytes) -> bool:
     return status == 200
 
 
-def _is_success(status: int, answer: bytes) -> bool:
-    return status == 200 and b'{\\"ok\\":true' in answer
-
-
-def _view(load: Load) -> dict[str, float]:
-    if load.failures:
-        raise RuntimeError(f"{load.failures} of {load.count} calls failed")
-    return {
-        "per_s": round(load.rate, 1),
-        "p50_ms": round(load.p50_ms, 3),
-        "p99_ms": round(load.p99_ms, 3),
-    }
-
-
 async def _reindex_rate(session: Connection, records: int, *, force: bool) -> float:
     started = time.perf_counter()
     status, _, answer = await session.post(call_body("maad_reindex", {"force": force}))
-    if not _is_success(status, answer):
+    if not is_success(status, answer):
         raise RuntimeError(f"maad_reindex failed: {answer[:300]!r}")
     return records / (time.perf_counter() - started)
 

@@ -25,7 +25,15 @@ from typing import Any
 from benchmarks.ceilings import git_rate
 from benchmarks.corpus import write_corpus
 from benchmarks.daemon import Daemon, init_repository, serve
-from benchmarks.driver import Connection, Load, call_body, open_session, run_load
+from benchmarks.driver import (
+    Connection,
+    Load,
+    call_body,
+    figures,
+    is_success,
+    open_session,
+    run_load,
+)
 
 CLIENTS = 8
 BULK = 50
@@ -82,9 +90,9 @@ def _project(
 async def _audit(daemon: Daemon, records: int, seconds: float) -> dict[str, Any]:
     sessions = await _sessions(daemon)
     results = {
-        "create_alone": _view(await _run(sessions[:1], "maad_create", create, seconds)),
-        "create_8": _view(await _run(sessions, "maad_create", create, seconds)),
-        "update_alone": _view(await _run(sessions[:1], "maad_update", _update(records), seconds)),
+        "create_alone": figures(await _run(sessions[:1], "maad_create", create, seconds)),
+        "create_8": figures(await _run(sessions, "maad_create", create, seconds)),
+        "update_alone": figures(await _run(sessions[:1], "maad_update", _update(records), seconds)),
         "bulk_ms": await _bulk_ms(sessions[0]),
     }
     await _close(sessions)
@@ -93,14 +101,14 @@ async def _audit(daemon: Daemon, records: int, seconds: float) -> dict[str, Any]
 
 async def _batch(daemon: Daemon, seconds: float) -> dict[str, Any]:
     sessions = await _sessions(daemon)
-    results = {"create_8": _view(await _run(sessions, "maad_create", create, seconds))}
+    results = {"create_8": figures(await _run(sessions, "maad_create", create, seconds))}
     await _close(sessions)
     return results
 
 
 async def _updates(daemon: Daemon, records: int, seconds: float) -> dict[str, float]:
     sessions = await _sessions(daemon)
-    result = _view(await _run(sessions[:1], "maad_update", _update(records), seconds))
+    result = figures(await _run(sessions[:1], "maad_update", _update(records), seconds))
     await _close(sessions)
     return result
 
@@ -109,7 +117,7 @@ async def _sessions(daemon: Daemon) -> list[Connection]:
     """Bound connections to a project whose index is complete."""
     sessions = [await open_session(daemon.port, daemon.token, "bench") for _ in range(CLIENTS)]
     status, _, answer = await sessions[0].post(call_body("maad_reindex", {}))
-    if not _is_success(status, answer):
+    if not is_success(status, answer):
         raise RuntimeError(f"maad_reindex failed: {answer[:300]!r}")
     await asyncio.sleep(1.0)  # the worker writes the log of the index back
     return sessions
@@ -165,7 +173,7 @@ async def _bulk_ms(session: Connection) -> float:
         started = time.perf_counter()
         status, _, answer = await session.post(body)
         times.append((time.perf_counter() - started) * 1000)
-        if not _is_success(status, answer) or b'\\"failed\\":[]' not in answer:
+        if not is_success(status, answer) or b'\\"failed\\":[]' not in answer:
             raise RuntimeError(f"maad_bulk_create failed: {answer[:300]!r}")
     return round(statistics.median(times), 1)
 
@@ -175,21 +183,7 @@ async def _run(sessions: list[Connection], tool: str, arguments: Any, seconds: f
         while True:
             yield call_body(tool, arguments(0))
 
-    return await run_load(sessions, bodies, seconds, _is_success)
-
-
-def _is_success(status: int, answer: bytes) -> bool:
-    return status == 200 and b'{\\"ok\\":true' in answer
-
-
-def _view(load: Load) -> dict[str, float]:
-    if load.failures:
-        raise RuntimeError(f"{load.failures} of {load.count} calls failed")
-    return {
-        "per_s": round(load.rate, 1),
-        "p50_ms": round(load.p50_ms, 3),
-        "p99_ms": round(load.p99_ms, 3),
-    }
+    return await run_load(sessions, bodies, seconds, is_success)
 
 
 def print_table(results: dict[str, Any]) -> None:

@@ -172,7 +172,7 @@ class TestLocal:
             (tmp_path / name).symlink_to(package_folder() / name)
         made = make_embedder(EmbeddingSettings(provider="local", model_path=str(tmp_path)))
         assert made is not None
-        assert [made.embed(["x y"], "query")[0]] == make_embedder(  # type: ignore[union-attr]
+        assert [made.embed(["x y"], "query")[0]] == make_embedder(
             EmbeddingSettings(provider="local")
         ).embed(["x y"], "query")
 

@@ -62,7 +62,7 @@ def test_many_blocks_of_one_record_do_not_crowd_others_out() -> None:
 
 
 def test_a_long_ranking_is_read_no_further_than_needed() -> None:
-    def endless():  # type: ignore[no-untyped-def]
+    def endless():
         value = 0.0
         while True:
             value += 1.0
