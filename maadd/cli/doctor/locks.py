@@ -6,6 +6,7 @@ The owner lock is never taken here, not for a moment: the kernel's table says wh
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 
 import msgspec
@@ -16,6 +17,7 @@ from maadd_worker.history.git_dir import locate
 from maadd_worker.history.lock_holder import find_holder
 from maadd_worker.history.outcome import GitFailure
 
+_YOUNG_S = 10.0
 _GIT_LOCKS = ("index.lock", "HEAD.lock", "config.lock", "packed-refs.lock", "shallow.lock")
 
 
@@ -99,6 +101,9 @@ def _git_locks(root: str) -> Iterator[Check]:
         if holder is not None:
             text = f"{path} is held by {holder['name']} (process {holder['pid']})"
             yield warning("git locks", text, "commits wait until it is gone")
+        elif time.time() - os.lstat(path).st_mtime < _YOUNG_S:
+            text = f"{path} was made a moment ago"
+            yield warning("git locks", text, "look again: a server holds it for moments only")
         else:
             text = f"{path} is there, and no process has it open"
             yield problem("git locks", text, f"when no git command runs: rm {path}")

@@ -143,12 +143,13 @@ def _import(
         return 1
     files: list[str] = []
     if work.create or work.update:
-        files = write_types(one, folder, settings)
         total = len(work.create) + len(work.update)
         with (
             open_project(folder.path, settings, warn=_warn) as project,
             _progress("importing") as progress,
         ):
+            # The engine looks for changes of the model before it writes.
+            files = write_types(one, folder, settings)
             carry_out(one, work, project, result, lambda done: progress(done, total))
     if as_json:
         print_json(result_view(one, result, files))

@@ -69,7 +69,7 @@ def assign(
             continue
         taken[same_name(doc_id)] = item.key
         records[item.key] = Target(item.key, doc_type, doc_id)
-        targets.add(item, records[item.key], number if type_plan.id_from != FILE_NAME else None)
+        targets.add(item, records[item.key], number)
     return Assigned(records, targets, collisions, tuple(left_out), tuple(misfits))
 
 

@@ -127,7 +127,7 @@ class Converter:
         if target is not None:
             return target.doc_id
         entry = self._model.registry.types.get(field.target or "")
-        if named.is_number and entry is not None:
+        if named.is_number and entry is not None and self._targets.numbers_its_ids(entry.name):
             # The number of something that the source does not have: a ref all the same.
             doc_id = record_id(entry.id_prefix, named.text)
             if doc_id is not None:

@@ -108,7 +108,7 @@ def _look(entry: os.DirEntry[str], key: str, without: frozenset[str], found: _Fo
     """Note what an entry is; whether it is a folder to look into."""
     markdown = entry.name.lower().endswith(SUFFIXES)
     if any("\ud800" <= character <= "\udfff" for character in entry.name):
-        shown = key.encode("utf-8", "backslashreplace").decode()
+        shown = os.fsencode(key).decode("utf-8", "backslashreplace")
         found.misfits.append(Misfit(shown, "its name is not UTF-8", "rename it"))
     elif entry.is_symlink():
         if markdown or entry.is_dir():
@@ -199,7 +199,10 @@ def _sections(body: str, start: int, blocks: Sequence[Block]) -> Iterator[tuple[
     for block in reversed(blocks):
         if not block.heading:
             continue
-        content = (js_trim(line) for line in lines[block.start_line + 1 - start : block.end_line])
+        content = (
+            js_trim(line)
+            for line in lines[block.start_line - start + 1 : block.end_line - start + 1]
+        )
         text = next((line for line in content if line), "")
         if text and len(text) <= _SECTION_CHARACTERS:
             yield block.heading, text

@@ -81,7 +81,6 @@ def _types(groups: Sequence[Group], place: Place, source: Source) -> dict[str, T
     for group in groups:
         name = free_name(type_name(group.name), types)
         known = place.types.get(name)
-        id_from = _id_from(name, group.items, source)
         if known is not None:
             types[name] = _selecting(
                 group,
@@ -90,7 +89,7 @@ def _types(groups: Sequence[Group], place: Place, source: Source) -> dict[str, T
                     id_prefix=known.id_prefix,
                     schema=known.schema_ref,
                     existing=True,
-                    id_from=id_from,
+                    id_from=_id_from((name, known.id_prefix), group.items, source),
                 ),
             )
             continue
@@ -102,6 +101,7 @@ def _types(groups: Sequence[Group], place: Place, source: Source) -> dict[str, T
         while f"{name}.v{version}" in place.schema_refs:
             version += 1
         schema = f"{name}.v{version}"
+        id_from = _id_from((name, prefix), group.items, source)
         new = TypePlan(path=path, id_prefix=prefix, schema=schema, id_from=id_from)
         types[name] = _selecting(group, new)
     return types
@@ -113,8 +113,11 @@ def _selecting(group: Group, type_plan: TypePlan) -> TypePlan:
     )
 
 
-def _id_from(doc_type: str, items: Sequence[Item], source: Source) -> str:
-    for name in ("doc_id", doc_type, f"{doc_type}_id", *_ID_FIELDS):
+def _id_from(names: Sequence[str], items: Sequence[Item], source: Source) -> str:
+    """The field that identifies the items: `doc_id`, one called like the type or its prefix, or
+    one with a name for ids."""
+    own = [one for name in names for one in (name, f"{name}_id")]
+    for name in ("doc_id", *own, *_ID_FIELDS):
         spelling = next((key for key in items[0].fields if key.lower() == name), name)
         if identifies(spelling, items):
             return spelling

@@ -54,17 +54,26 @@ class Targets:
 
     def __init__(self, prefixes: Mapping[str, str]) -> None:
         self._prefixes = prefixes
+        self._types: set[str] = set()
         self._by_id: dict[str, Target] = {}
         self._by_path: dict[str, Target] = {}
-        self._by_number: dict[tuple[str, str], Target] = {}
+        self._by_number: dict[tuple[str, str], list[Target]] = {}
         self._by_name: dict[str, list[Target]] = {}
 
     def add(self, item: Item, target: Target, number: str | None) -> None:
-        """Know an item; `number` is the text of the field that its id was made from."""
+        """Know an item; `number` is the text of the field that its id was made from.
+
+        The part of an id behind its prefix, and the number that a file name begins with, name
+        an item within its type too.
+        """
+        self._types.add(target.doc_type)
         self._by_id[target.doc_id] = target
         self._by_path[same_name(_SUFFIX.sub("", item.key))] = target
-        if number is not None:
-            self._by_number[target.doc_type, same_name(number)] = target
+        numbers = {target.doc_id.partition("-")[2], number or ""}
+        if leading := _NUMBER.match(item.stem):
+            numbers.update((leading[0], leading[0].lstrip("0")))
+        for one in {same_name(one) for one in numbers if one}:
+            self._by_number.setdefault((target.doc_type, one), []).append(target)
         names = {item.stem, *_texts(item.fields.get("aliases")), *_texts(item.fields.get("alias"))}
         names.update(_texts([item.fields.get("title"), item.fields.get("name"), item.heading]))
         for name in {same_name(name) for name in names if name}:
@@ -75,10 +84,8 @@ class Targets:
         several have the name and none of them is nearer than the others."""
         text = named.text
         found = self._by_id.get(text)
-        if found is None and doc_type is not None:
-            found = self._by_number.get((doc_type, same_name(text)))
         if found is None and not named.is_link:
-            found = self._numbered(text)
+            found = self._numbered(text, doc_type)
         if found is None:
             found = self._at(posixpath.normpath(posixpath.join(item.folder, text)), text)
         if found is None:
@@ -99,9 +106,17 @@ class Targets:
         known = (self._by_path.get(same_name(_SUFFIX.sub("", path))) for path in paths)
         return next((one for one in known if one is not None), None)
 
-    def _numbered(self, text: str) -> Target | None:
+    def numbers_its_ids(self, doc_type: str) -> bool:
+        """Whether an id of the type is its prefix with a number behind."""
+        return any(
+            one.doc_type == doc_type and _NUMBER.fullmatch(one.doc_id.partition("-")[2])
+            for one in self._by_id.values()
+        )
+
+    def _numbered(self, text: str, doc_type: str | None) -> Target | None:
+        types = self._types if doc_type is None else (doc_type,)
         wanted = same_name(text)
-        found = [one for (_, number), one in self._by_number.items() if number == wanted]
+        found = [one for name in types for one in self._by_number.get((name, wanted), ())]
         return found[0] if len(found) == 1 else None
 
     def _named(self, name: str, item: Item, doc_type: str | None) -> Target | None:
