@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apsw
+import msgspec
 
 from maadd.cli.doctor.check import Check, of_errors, ok, problem, some, warning
 from maadd.protocol.errors import MaadError, MaadErrors
 from maadd_worker.disk.journal import JOURNAL_PATH
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.index.connection import open_for_look
+from maadd_worker.index.known_files import known_files
 from maadd_worker.index.layout import is_current
 from maadd_worker.index.memo import AnswerMemo
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.reader import IndexReader
 from maadd_worker.index.selections import Selections
+from maadd_worker.markdown.frontmatter import content_hash
 from maadd_worker.schema.model import Model, load_model
 from maadd_worker.schema.registry import REGISTRY_PATH
 from maadd_worker.watch.survey import Survey, survey
@@ -26,6 +29,7 @@ from maadd_worker.watch.survey import Survey, survey
 INDEX_PATH = "_backend/maad.db"
 
 _CHECK_S = 20.0
+_PAGE = 500
 _REINDEX = "maad reindex"
 _MOVE_AWAY = "stop the server, delete _backend/maad.db*, then maad reindex; no record is lost"
 
@@ -87,8 +91,32 @@ def _index(
             text = f"{invalid} break their schema"
             yield warning("records", text, "maad validate lists them")
         if model is not None:
-            found = survey(reader, folder, TypePlans(model), lambda _path: None)
-            yield from _differences(found, owned=owned)
+            plans = TypePlans(model)
+            found = survey(reader, folder, plans, lambda _path: None)
+            changed = _changed(folder, plans, connection, found.changed)
+            yield from _differences(msgspec.structs.replace(found, changed=changed), owned=owned)
+
+
+def _changed(
+    folder: ProjectRoot, plans: TypePlans, connection: apsw.Connection, paths: Sequence[str]
+) -> tuple[str, ...]:
+    """Those of the files whose content is not what the index holds: a file may only look other
+    than when it was indexed."""
+    changed = []
+    for start in range(0, len(paths), _PAGE):
+        page = paths[start : start + _PAGE]
+        known = known_files(connection, page)
+        for path in page:
+            row = known.get(path)
+            try:
+                same = row is not None and row.current_hash(plans) == content_hash(
+                    folder.read(path).data
+                )
+            except MaadError:
+                same = False
+            if not same:
+                changed.append(path)
+    return tuple(changed)
 
 
 def _differences(found: Survey, *, owned: bool) -> Iterator[Check]:

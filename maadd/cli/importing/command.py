@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maadd.cli.output import fail, json_option, on_terminal, print_json, warn
+from maadd.cli.output import fail, json_option, print_json, wants_json, warn
 from maadd.cli.targets import project_and_settings, target_options
 from maadd.cli.texts import FILE_NAME
 from maadd.protocol.errors import MaadError, MaadErrors
@@ -97,12 +97,13 @@ def import_command(
                     warn_of_misfits(one)
                 elif as_json:
                     print_json(plan_view(one, notes))
-                elif on_terminal():
+                elif not wants_json(as_json):
                     print_plan(one, notes)
                 else:
                     write_plan_file(None, one, notes)
                 return 0
-            if not begun and not (yes or as_json) and on_terminal() and sys.stdin.isatty():
+            as_json = wants_json(as_json)
+            if not begun and not (yes or as_json) and sys.stdin.isatty():
                 print_plan(one, notes)
                 what = "the rest" if one.prepared.misfits else "them"
                 click.confirm(f"\nImport {what}?", abort=True)
