@@ -6,6 +6,7 @@ deterministic for a given n and seed.
 
 from __future__ import annotations
 
+import hashlib
 import random
 from pathlib import Path
 
@@ -86,7 +87,11 @@ def write_corpus(root: Path, count: int, *, seed: int = 7, sharded: bool = False
             _technician(rng, number, stations)
         )
     for number in range(max(0, count - stations - technicians)):
-        (root / "inspections" / f"ins-{number:06d}.md").write_text(
+        folder = root / "inspections"
+        if sharded:
+            folder /= hashlib.sha256(f"ins-{number:06d}".encode()).hexdigest()[:2]
+            folder.mkdir(exist_ok=True)
+        (folder / f"ins-{number:06d}.md").write_text(
             inspection_text(rng, number, stations, technicians)
         )
 

@@ -52,18 +52,20 @@ def maad(*arguments: str) -> str:
 
 
 @contextmanager
-def serve(instance: Path, project: Path) -> Iterator[Daemon]:
-    """Serve `project` as "bench" with role admin until the block ends."""
+def serve(
+    instance: Path, project: Path, *, history: str | None = None, **others: Path
+) -> Iterator[Daemon]:
+    """Serve `project` as "bench", and others by their names, with role admin until the block
+    ends; `history` is the mode of "bench", None the one that the server finds."""
     instance.mkdir(exist_ok=True)
     config = instance / "instance.yaml"
-    config.write_text(
-        json.dumps(
-            {
-                "name": "bench",
-                "projects": [{"name": "bench", "path": str(project), "role": "admin"}],
-            }
-        )
-    )
+    projects = [
+        {"name": name, "path": str(path), "role": "admin"}
+        for name, path in {"bench": project, **others}.items()
+    ]
+    if history is not None:
+        projects[0]["history_mode"] = history
+    config.write_text(json.dumps({"name": "bench", "projects": projects}))
     token = maad(
         "auth", "issue-token", f"--instance={config}", "--role=admin", "--projects=*"
     ).strip()

@@ -32,7 +32,7 @@ def check_command(as_json: bool) -> int:
     Exit code 1 unless all are current.
     """
     root, _ = project_and_settings()
-    from maadd.cli.scaffold import refuse_no_project
+    from maadd.cli.project_folder import refuse_no_project
     from maadd_worker.disk.root import ProjectRoot
     from maadd_worker.instructions.files import InstructionFiles
     from maadd_worker.instructions.manifest import ENGINE

@@ -14,7 +14,9 @@ from maadd.cli.targets import project_and_settings, target_options
 from maadd.protocol.errors import MaadError, MaadErrors
 
 if TYPE_CHECKING:
+    from maadd.cli.control_client import OnProgress
     from maadd.cli.oneshot import OneShot
+    from maadd.protocol.messages import CallProgress
 
 
 @click.command("validate")
@@ -30,8 +32,8 @@ def validate_command(doc_id: str | None, as_json: bool) -> int:
     from maadd.cli.oneshot import open_project
 
     try:
-        with _progress(), open_project(root, settings, warn=warn) as project:
-            unreadable = project.call("maad_reindex", {})["errors"]
+        with _progress() as report_to, open_project(root, settings, warn=warn) as project:
+            unreadable = project.call("maad_reindex", {}, on_progress=report_to)["errors"]
             args = {} if doc_id is None else {"docId": doc_id}
             report = project.call("maad_validate", args)
     except MaadErrors as failure:
@@ -68,12 +70,14 @@ def reindex_command(force: bool, prune: bool, yes: bool, embeddings: bool, as_js
     try:
         # The warnings stand in the report.
         with open_project(root, settings, warn=lambda _text: None) as project:
-            with _progress():
-                report = project.call("maad_reindex", args)
+            with _progress() as report_to:
+                report = project.call("maad_reindex", args, on_progress=report_to)
             would = report.get("wouldPrune", {"count": 0, "ids": []})
             if would["count"] and _may_prune(would):
-                with _progress():
-                    report = project.call("maad_reindex", args | {"confirm": True})
+                with _progress() as report_to:
+                    report = project.call(
+                        "maad_reindex", args | {"confirm": True}, on_progress=report_to
+                    )
             page = _write_page(root, project)
             guides = project.call("maad_instructions", {})["files"]
     except MaadErrors as failure:
@@ -119,18 +123,23 @@ def _may_prune(would: dict[str, Any]) -> bool:
 
 
 @contextlib.contextmanager
-def _progress() -> Iterator[None]:
-    """A bar that moves while a terminal waits, on standard error."""
+def _progress() -> Iterator[OnProgress | None]:
+    """A bar that moves while a terminal waits, on standard error, and what tells it more."""
     if not sys.stderr.isatty():
-        yield
+        yield None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        bar.add_task("indexing", total=None)
-        yield
+        task = bar.add_task("indexing", total=None)
+
+        def tell(progress: CallProgress) -> None:
+            text = progress.text or f"{progress.done:.0f} files"
+            bar.update(task, description=text, completed=progress.done, total=progress.total)
+
+        yield tell
 
 
 def _print_validation(report: dict[str, Any], unreadable: list[dict[str, Any]]) -> None:

@@ -1,37 +1,67 @@
-"""One engine for one command: the tools of a project without a server (spec 04 §19)."""
+"""A project open for one command: through the process that owns it, or by an engine of its own
+(spec 04 §19)."""
 
 from __future__ import annotations
 
 import contextlib
+import os
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from maadd.cli.scaffold import refuse_no_project
+from maadd.cli.control_client import OnProgress, OwnedProject, OwnerGone, Unreachable, worker_lost
+from maadd.cli.project_folder import refuse_no_project
 from maadd.config.instance import synthesize_instance
+from maadd.config.runtime_path import control_sockets
 from maadd.config.settings import Settings
+from maadd.protocol.control import HANDSHAKE_S
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, error_from_wire
 from maadd.protocol.messages import Call, Reply, WorkerConfig
+from maadd.protocol.ownership import last_owner, read_owner
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import TOOLS, ToolKind
 from maadd.protocol.validation import check_arguments
-from maadd_worker.engine import Engine
+
+if TYPE_CHECKING:
+    from maadd_worker.engine import Engine
 
 _SESSION = "command-line"
 _DEADLINE_MS = 24 * 60 * 60 * 1000
 """A person ends a command that takes too long."""
+_RETRY_S = 0.05
+_IDLE_WAIT_S = 0.5
+"""Enough for a server that may be asked, while the project is free."""
+
+Warn = Callable[[str], None]
+
+
+class Access(Protocol):
+    """How the calls of a command get to the project."""
+
+    def answer(self, call: Call, on_progress: OnProgress | None) -> Reply:
+        """The reply to a call; OwnerGone when somebody else has to be asked."""
+        ...
+
+    def close(self) -> bool:
+        """Give the project up; False when something is left to the next start."""
+        ...
 
 
 class OneShot:
     """An open project that answers one call at a time."""
 
-    def __init__(self, engine: Engine, warn: Callable[[str], None]) -> None:
-        self._engine = engine
+    def __init__(self, open_access: Callable[[], Access], warn: Warn) -> None:
+        self._open_access = open_access
+        self._access = open_access()
         self._warn = warn
+        self._reindexed = False
 
-    def call(self, tool: str, args: Mapping[str, Any]) -> Any:
+    def call(
+        self, tool: str, args: Mapping[str, Any], *, on_progress: OnProgress | None = None
+    ) -> Any:
         """The `data` of a tool's answer; its advice goes to `warn`. Raises MaadErrors."""
         spec = TOOLS[tool]
         try:
@@ -47,21 +77,49 @@ class OneShot:
             generation=0,
             deadline_ms=_DEADLINE_MS,
             is_write=kind is ToolKind.WRITE,
+            wants_progress=on_progress is not None,
+            # The guard is for servers (spec 01 §14.6): what this run could not index is in its
+            # report, and the guides are files alone.
+            unguarded=self._reindexed or tool == "maad_instructions",
         )
-        if tool == "maad_instructions":
-            # It works on files alone; the guard against an empty index is for servers.
-            self._engine.index_empty = None
-        reply = self._write(call) if call.is_write else self._read(call)
+        reply = self._answer(call, on_progress)
         if not reply.ok:
             errors = msgspec.json.decode(reply.body, type=list[WireError])
             raise MaadErrors([error_from_wire(error) for error in errors])
-        if tool == "maad_reindex":
-            # The guard against an empty index is for servers (spec 01 §14.6): here, what this
-            # run could not index is in its report.
-            self._engine.index_empty = None
+        self._reindexed = self._reindexed or tool == "maad_reindex"
         for advice in (reply.meta or {}).get("warnings", ()):
             self._warn(f"{advice['code']}: {advice['message']}")
         return msgspec.json.decode(reply.body)
+
+    def close(self) -> None:
+        """Give the project up."""
+        if not self._access.close():
+            self._warn("some history is not committed yet; the next start of the project does it")
+
+    def _answer(self, call: Call, on_progress: OnProgress | None) -> Reply:
+        while True:
+            try:
+                return self._access.answer(call, on_progress)
+            except OwnerGone as gone:
+                if call.is_write and gone.maybe_done:
+                    raise MaadErrors([worker_lost(call)]) from None
+                self._access.close()
+                self._access = self._open_access()
+
+
+class _OwnEngine:
+    """The project in this process."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def answer(self, call: Call, on_progress: OnProgress | None) -> Reply:
+        if on_progress is not None:
+            self._engine.connect_progress(on_progress)
+        return self._write(call) if call.is_write else self._read(call)
+
+    def close(self) -> bool:
+        return self._engine.close()
 
     def _read(self, call: Call) -> Reply:
         with contextlib.closing(self._engine.open_reader()) as reader:
@@ -71,6 +129,8 @@ class OneShot:
         replies: list[Reply] = []
         self._engine.write_group([call], _NobodyElse(), replies.append)
         self._engine.settle(True)
+        while not replies:  # a job gives the answer
+            self._engine.settle(True)
         (reply,) = replies
         return reply
 
@@ -81,23 +141,74 @@ class _NobodyElse:
     def admit(self, request_id: str) -> bool:
         return True
 
+    def wanted(self, request_id: str) -> bool:
+        return True
+
+    def permit(self, request_id: str) -> WireError | None:
+        return None
+
+    def defer(self, request_id: str) -> None:
+        """Whoever calls waits for the reply anyway."""
+
     def depth(self) -> int:
         return 0
 
 
 @contextlib.contextmanager
-def open_project(
-    root: str, settings: Settings, *, warn: Callable[[str], None]
-) -> Iterator[OneShot]:
-    """The project at `root`, owned by this process until the end of the block.
+def open_project(root: str, settings: Settings, *, warn: Warn) -> Iterator[OneShot]:
+    """The project at `root`: through a server that has it open, else owned by this process
+    until the end of the block.
 
     Raises MaadErrors: REGISTRY_NOT_FOUND where there is no project, PROJECT_LOCKED while
-    another process owns it, and what keeps an engine from opening.
+    another process owns it that takes no commands, and what keeps an engine from opening.
     """
     try:
         refuse_no_project(root)
     except MaadError as failure:
         raise MaadErrors([failure]) from failure
+    with contextlib.closing(OneShot(lambda: _open_access(root, settings, warn), warn)) as project:
+        yield project
+
+
+def _open_access(root: str, settings: Settings, warn: Warn) -> Access:
+    """The owner, or an engine where there is none. An owner that should answer and does not may
+    be about to end, and is waited for."""
+    deadline = time.monotonic() + HANDSHAKE_S
+    idle = _idle_server(root, warn) if read_owner(root) is None else None
+    if idle is not None:
+        return idle
+    while True:
+        unreachable: Unreachable | None = None
+        endpoint = last_owner(root).endpoint
+        if endpoint is not None:
+            try:
+                return OwnedProject.attach(endpoint, root, warn)
+            except Unreachable as failure:
+                unreachable = failure
+        try:
+            return _open_engine(root, settings)
+        except MaadError as failure:
+            if failure.code != "PROJECT_LOCKED":
+                raise MaadErrors([failure]) from failure
+            hopeless = unreachable is None or unreachable.final
+            if hopeless or time.monotonic() >= deadline:
+                raise MaadErrors([_locked(failure, unreachable)]) from failure
+        time.sleep(_RETRY_S)
+
+
+def _idle_server(root: str, warn: Warn) -> OwnedProject | None:
+    """A running server of the project that has no worker for it now; the call starts one."""
+    last = last_owner(root).endpoint
+    found = control_sockets(os.environ)
+    for endpoint in found if last is None else [last, *found]:
+        with contextlib.suppress(Unreachable):
+            return OwnedProject.attach(endpoint, root, warn, wait_s=_IDLE_WAIT_S)
+    return None
+
+
+def _open_engine(root: str, settings: Settings) -> _OwnEngine:
+    from maadd_worker.engine import Engine
+
     project = synthesize_instance(root, Role.ADMIN, settings).projects["default"]
     config = WorkerConfig(
         project=project.name,
@@ -108,26 +219,16 @@ def open_project(
         history=project.history,
         settings=settings.worker(),
     )
-    try:
-        engine = Engine.open(config, lambda _phase: None)
-    except MaadError as failure:
-        raise MaadErrors([_with_next_step(failure)]) from failure
-    try:
-        yield OneShot(engine, warn)
-    finally:
-        if not engine.close():
-            warn("some history is not committed yet; the next start of the project does it")
+    return _OwnEngine(Engine.open(config, lambda _phase: None))
 
 
-def _with_next_step(failure: MaadError) -> MaadError:
-    """A lock says who holds it and what to do about that."""
-    if failure.code != "PROJECT_LOCKED":
-        return failure
+def _locked(failure: MaadError, unreachable: Unreachable | None) -> MaadError:
+    """Who holds the project, why it cannot be asked, and what to do about that."""
     pid = (failure.details or {}).get("ownerPid")
     owner = "another process" if pid is None else f"process {pid}"
+    reason = "it takes no commands" if unreachable is None else unreachable.reason
     return MaadError(
         failure.code,
-        f"the project is open in {owner}; ask the server that it belongs to over MCP, or stop that "
-        "server and try again",
+        f"the project is open in {owner}, and {reason}; wait for it or end it, and try again",
         failure.details,
     )

@@ -1,10 +1,11 @@
-"""What makes a folder a project, and the repository that keeps its history (spec 03 §9.6)."""
+"""The scaffold of a project folder, and the repository that keeps its history (spec 03 §9.6)."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
 
+from maadd.cli.project_folder import REGISTRY
 from maadd.config.settings import Settings
 from maadd.protocol.errors import MaadError
 from maadd_worker.history.command import GitTimeout, child_environment, run_git
@@ -12,7 +13,6 @@ from maadd_worker.history.message import INIT_SUMMARY, format_subject
 from maadd_worker.history.outcome import GitFailure
 from maadd_worker.instructions.manifest import MANIFEST, load_templates
 
-REGISTRY = "_registry/object_types.yaml"
 IGNORED = ("_backend/", "_import/")
 """What never belongs into the history: derived data, and files on their way in."""
 
@@ -70,16 +70,6 @@ def _files() -> Iterator[tuple[str, bytes]]:
         yield template.path, template.content
     for name in POINTERS:
         yield name, _POINTER.encode()
-
-
-def refuse_no_project(root: str) -> None:
-    """REGISTRY_NOT_FOUND for a folder that is no project."""
-    if not os.path.isfile(os.path.join(root, REGISTRY)):
-        raise MaadError(
-            "REGISTRY_NOT_FOUND",
-            f"{root} is no project, it has no {REGISTRY}; go to the project folder, name it with "
-            f"--project, or make one with `maad init {root}`",
-        )
 
 
 def missing_ignores(root: str) -> list[str]:

@@ -32,7 +32,7 @@ def target_options(command: _Command) -> _Command:
         return command(*args, **kwargs)
 
     project = _target("--project", "DIR", "The project folder (default: here, but not for serve).")
-    instance = _target("--instance", "FILE", "The instance file (serve and auth).")
+    instance = _target("--instance", "FILE", "The instance file (serve, auth, instance).")
     return project(instance(cast("_Command", checked)))
 
 
@@ -84,6 +84,6 @@ def project_and_settings() -> tuple[str, Settings]:
     settings = command_settings()
     if targets["instance"] is not None:
         raise click.UsageError(
-            "--instance is for serve and auth; name the project folder with --project"
+            "--instance is for serve, auth and instance; name the project folder with --project"
         )
     return os.path.abspath(settings.project or os.getcwd()), settings

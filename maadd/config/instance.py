@@ -35,8 +35,8 @@ class Instance(msgspec.Struct, frozen=True):
     """One daemon's configuration.
 
     `source` is `file` or `synthetic` (single-project mode, without `config_path`). `root`
-    is the instance root, home of `_auth/`. `projects` keeps the file's order. `warnings`
-    are to be logged once.
+    is the instance root, home of `_auth/` unless the registry is at `tokens_file`. `projects`
+    keeps the file's order. `warnings` are to be logged once.
     """
 
     name: str
@@ -45,11 +45,12 @@ class Instance(msgspec.Struct, frozen=True):
     root: str
     projects: dict[str, ProjectConfig]
     warnings: tuple[str, ...] = ()
+    tokens_file: str | None = None
 
     @property
     def tokens_path(self) -> str:
         """Where the token registry of this instance is."""
-        return os.path.join(self.root, "_auth", "tokens.yaml")
+        return self.tokens_file or os.path.join(self.root, "_auth", "tokens.yaml")
 
 
 def load_instance(path: str, settings: Settings) -> Instance:
@@ -72,7 +73,8 @@ def load_instance(path: str, settings: Settings) -> Instance:
             details = {**(error.details or {}), "project": entry.name}
             problems.errors.append(MaadError(error.code, error.message, details))
     problems.raise_any()
-    return Instance(name, "file", config_path, root, projects, tuple(problems.warnings))
+    warnings = tuple(problems.warnings)
+    return Instance(name, "file", config_path, root, projects, warnings, settings.tokens_file)
 
 
 def synthesize_instance(project_dir: str, role: Role, settings: Settings) -> Instance:

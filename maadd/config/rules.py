@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from maadd.config.origin import canonical_origin
+from maadd.protocol.messages import PROVIDER_GROUP
 from maadd.protocol.roles import ROLE_NAMES, Role, parse_role
 from maadd.protocol.suggestion import nearest
 
@@ -96,6 +97,18 @@ def _is_one_or_true(text: str) -> bool:
 
 FLAG_1 = Rule("1", _is_one)
 FLAG_1_TRUE = Rule("1 or true", _is_one_or_true)
+
+
+def _metrics_address(text: str) -> int | str:
+    if text.startswith("/"):
+        return text
+    if _INTEGER.fullmatch(text) is None or not 1 <= int(text) <= 65_535:
+        raise ValueError
+    return int(text)
+
+
+METRICS_ADDRESS = Rule("a port from 1 to 65535, or the absolute path of a socket", _metrics_address)
+"""A port of 127.0.0.1, or a unix socket."""
 
 
 def on_for(word: str) -> Rule:
@@ -192,10 +205,21 @@ def word_or(words: tuple[str, ...], other: str) -> Rule:
     return Rule(f"one of {', '.join(words)}", lambda text: text if text in words else other)
 
 
-def any_case(*words: str) -> Rule:
-    """One of `words` in any case."""
-    exact = one_of(*words)
-    return Rule(exact.expected, lambda text: exact.parse(text.lower()))
+def _embedding_provider(text: str) -> str:
+    name = text.lower()
+    if name in ("openai", "local", "fake"):
+        return name
+    # Looks through all installed packages, which only this rare case is worth.
+    from importlib.metadata import entry_points
+
+    if not entry_points(group=PROVIDER_GROUP, name=name):
+        raise ValueError
+    return name
+
+
+EMBEDDING_PROVIDER = Rule(
+    "openai, local, fake, or a provider of an installed package", _embedding_provider
+)
 
 
 def _role(text: str) -> Role:

@@ -69,11 +69,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     unix_socket_mode: Annotated[
         int, V("MAAD_UNIX_SOCKET_MODE", rules.FILE_MODE, "F", "unix_socket_mode")
     ] = 0o660
+    metrics: Annotated[int | str | None, V("MAADD_METRICS", rules.METRICS_ADDRESS, "F")] = None
     metrics_port: Annotated[int | None, V("MAADD_METRICS_PORT", integer(1, 65_535), "F")] = None
 
     legacy_auth_token: Annotated[bool, V("MAAD_AUTH_TOKEN", rules.PRESENT, "F", "auth_token")] = (
         False
     )
+    tokens_file: Annotated[str | None, V("MAADD_TOKENS_FILE", TEXT, "FC")] = None
     tokens_poll_ms: Annotated[int, V("MAAD_TOKENS_POLL_MS", integer(0), "F", "tokens_poll_ms")] = (
         5_000
     )
@@ -210,7 +212,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         V(
             "MAAD_EMBED_PROVIDER",
-            rules.any_case("openai", "local", "fake"),
+            rules.EMBEDDING_PROVIDER,
             "WC",
             on_bad=OnBad.WARN,
         ),
@@ -237,6 +239,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "info"
     log_pretty: Annotated[bool, V("MAAD_LOG_PRETTY", FLAG_1, "FWC")] = False
     audit_path: Annotated[str | None, V("MAAD_AUDIT_PATH", TEXT, "F")] = None
+
+    @property
+    def metrics_address(self) -> int | str | None:
+        """Where `/metrics` is served: a port of 127.0.0.1 or a socket's path; None is off."""
+        return self.metrics_port if self.metrics is None else self.metrics
 
     def worker(self) -> WorkerSettings:
         """The frozen copy a worker gets."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,18 +17,29 @@ from maadd.auth.record import TokenRecord
 from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
+from maadd.front.control import ControlServer
+from maadd.front.hard_deadline import end_within
 from maadd.front.health import FrontHealth, SessionCounts
-from maadd.front.memory_pressure import PressureGauge, PressureLimits, watch_memory
+from maadd.front.memory_pressure import (
+    PressureGauge,
+    PressureLimits,
+    free_memory,
+    watch_memory,
+)
+from maadd.front.metrics import Observed, serving_metrics
 from maadd.front.reload import Reloader
+from maadd.front.session_hooks import make_sessions
 from maadd.front.state import RunningFront
 from maadd.front.token_follower import TokenFollower
+from maadd.ops.activation import take_inherited
 from maadd.ops.audit import AuditLog
 from maadd.ops.logs import capture_library_logs, log_channel_ready, open_ops_log
-from maadd.ops.memory import MIB, CgroupMemory, cgroup_levels, cgroup_memory
+from maadd.ops.memory import CgroupMemory, cgroup_levels, cgroup_memory
+from maadd.ops.meter import Meter
 from maadd.ops.notify import ServiceNotifier
 from maadd.pipeline.front_tools import EnginelessHandler
-from maadd.pipeline.heavy import FreeMemory, HeavyGuard, heavy_limits
-from maadd.pipeline.limits import Limiter, LimitSettings
+from maadd.pipeline.heavy import HeavyGuard, heavy_limits
+from maadd.pipeline.limits import Limiter, limit_settings
 from maadd.pipeline.pipeline import Pipeline
 from maadd.pool.policy import PoolPolicy
 from maadd.pool.pool import WorkerPool
@@ -36,12 +48,12 @@ from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Event
 from maadd.protocol.tools import check_table, registered_tools
 from maadd.sessions.notifier import ChangeNotifier
-from maadd.sessions.session import CloseReason, Session
 from maadd.sessions.sweeper import sweep_sessions
-from maadd.sessions.table import SessionLimits, SessionTable
+from maadd.sessions.table import SessionTable
 from maadd.tools import sessions as session_tools
 from maadd.tools import subscriptions as subscription_tools
 from maadd.tools.face import create_server
+from maadd.tools.prompts import add_prompts
 from maadd.tools.resources import RecordResources
 from maadd.tools.tokens import TOKEN_TOOLS, TokenTools, refuse_without_registry
 from maadd.tools.watching import RecordWatching
@@ -50,6 +62,8 @@ from maadd.transport.stdio_pipe import take_over_stdio
 
 _POLL_S = 0.05
 _STDIO_DRAIN_S = 1.0
+_HARD_LIMIT_S = 15.0
+"""What ending may take after the drain (spec 04 §15)."""
 _EAGER_START_S = 3600.0
 """A first start in single-project mode may rebuild a large index."""
 
@@ -70,17 +84,21 @@ class Front:
         self._state = RunningFront(instance)
         self._log = open_ops_log(settings.log_level, pretty=settings.log_pretty)
         self._audit = AuditLog.open(settings.audit_path)
+        self._meter = Meter()
         self._notifier = ServiceNotifier.from_environ(os.environ)
+        self._inherited = take_inherited(os.environ)
         self._signals: asyncio.Queue[str] = asyncio.Queue()
         self._tokens: TokenRegistry | None = None
         self._changes: ChangeNotifier | None = None
         self._follower: TokenFollower | None = None
         self._reloader: Reloader | None = None
+        self._control: ControlServer | None = None
         self._reloading: set[asyncio.Task[None]] = set()
         self._cgroup_levels = cgroup_levels()
         self._stdio = (-1, -1)
         self._forced = False
         self._timed_out = False
+        self._hard_deadline: threading.Timer | None = None
 
     async def run(self) -> int:
         """Start, serve, stop; the exit code. MaadError and MaadErrors refuse the start."""
@@ -93,19 +111,27 @@ class Front:
         capture_library_logs(self._log)
         for warning in instance.warnings:
             self._log.warning("instance_warning", message=warning)
-        runtime = RuntimeDir.claim(instance.config_path or instance.root, os.environ)
+        runtime = RuntimeDir.claim(
+            instance.config_path or instance.root,
+            os.environ,
+            beside=settings.transport == "stdio",
+        )
         try:
             self._tokens = self._load_tokens()
             pool = self._make_pool(runtime)
             pool.serve(instance.projects)
             await pool.start()
             try:
-                return await self._serve(pool)
+                return await self._serve(pool, runtime.control_path)
             finally:
                 await pool.close(self._stop_wait_s())
+                if self._control is not None:
+                    await self._control.close()
         finally:
             runtime.release()
             self._audit.close()
+            if self._hard_deadline is not None:
+                self._hard_deadline.cancel()
 
     def _load_tokens(self) -> TokenRegistry | None:
         settings, instance = self._settings, self._state.instance
@@ -133,22 +159,25 @@ class Front:
             idle_timeout_s=settings.project_idle_timeout_ms / 1000,
             sweep_interval_s=settings.project_sweep_interval_ms / 1000,
             start_timeout_s=settings.worker_start_timeout_ms / 1000,
+            attaches=settings.transport == "stdio",
         )
         return WorkerPool(
             runtime_dir=runtime.path,
             endpoint=runtime.workers_endpoint,
-            control_endpoint=None,
+            control_endpoint=runtime.control_path,
             settings=settings.worker(),
             policy=policy,
             on_event=self._take_event,
             log=self._log,
         )
 
-    async def _serve(self, pool: WorkerPool) -> int:
+    async def _serve(self, pool: WorkerPool, control_path: str) -> int:
         settings, state = self._settings, self._state
         counts = SessionCounts()
-        limiter = Limiter(self._limit_settings(), time.monotonic)
-        sessions = self._make_sessions(counts, limiter)
+        limiter = Limiter(limit_settings(settings), time.monotonic)
+        sessions = make_sessions(
+            settings, counts, limiter, pool, self._audit, self._meter, self._log
+        )
         self._changes = ChangeNotifier(state, sessions, self._live_token)
         self._follower = self._make_follower(sessions)
         reloader = self._reloader = Reloader(
@@ -161,7 +190,7 @@ class Front:
             audit=self._write_audit,
             notifier=self._notifier,
         )
-        heavy = HeavyGuard(heavy_limits(settings))
+        heavy = HeavyGuard(heavy_limits(settings), jobs_alone=lambda: pool.jobs_alone)
         pressure = PressureGauge(
             PressureLimits(
                 settings.memory_pressure_interval_ms,
@@ -188,14 +217,35 @@ class Front:
             sessions=sessions,
             limiter=limiter,
             heavy=heavy,
-            measure_memory=lambda project: self._free_memory(pool, project),
+            measure_memory=lambda project: free_memory(pool, project, self._read_cgroup()),
             pool=pool,
             engineless=_SESSION_TOOLS | self._instance_tools(sessions, reloader, pool),
+            tokens=self._tokens,
             merge_health=health.merge,
             log=self._log,
             audit=self._write_audit,
+            meter=self._meter,
+        )
+        observed = Observed(
+            state,
+            self._meter,
+            sessions,
+            counts,
+            pool,
+            reloader.counts,
+            lambda: pipeline.in_flight,
         )
         self._install_signals()
+        self._control = ControlServer(
+            control_path,
+            state=state,
+            pool=pool,
+            reloader=reloader,
+            transport=settings.transport,
+            log=self._log,
+            audit=self._write_audit,
+        )
+        await self._control.start()
         if state.instance.source != "file":
             (project,) = state.instance.projects.values()
             await self._open_eagerly(pool, project)
@@ -212,9 +262,10 @@ class Front:
         for duty in duties:
             duty.add_done_callback(self._report_failure)
         try:
-            if settings.transport == "stdio":
-                return await self._serve_stdio(pipeline, sessions, pool)
-            return await self._serve_http(pipeline, sessions, pool, health)
+            async with serving_metrics(settings, self._inherited.metrics, observed, self._log):
+                if settings.transport == "stdio":
+                    return await self._serve_stdio(pipeline, sessions, pool)
+                return await self._serve_http(pipeline, sessions, pool, health)
         finally:
             duties += self._reloading
             for task in duties:
@@ -273,6 +324,7 @@ class Front:
             transport=settings.transport,
             queue_limit=settings.notify_queue,
         ).add_to(server)
+        add_prompts(server, self._state)
         return McpFace(server, pipeline, self._log, structured=structured)
 
     async def _serve_http(
@@ -294,8 +346,9 @@ class Front:
             sessions=sessions,
             face=self._make_face(pipeline, sessions),
             log=self._log,
+            meter=self._meter,
         )
-        http = HttpServer(app, settings, sessions, self._log)
+        http = HttpServer(app, settings, sessions, self._log, self._inherited.mcp)
         await http.start()
         health.port = http.port
         self._log.info(
@@ -303,66 +356,27 @@ class Front:
             transport=settings.transport,
             host=settings.http_host if settings.transport == "http" else None,
             port=http.port,
-            socket_path=settings.unix_socket if settings.transport == "unix" else None,
+            socket_path=http.socket_path,
         )
-        self._notifier.ready()
+        self._notifier.ready(f"serving {len(self._state.instance.projects)} projects")
         await self._wait_for_stop()
         await http.stop_accepting()
         code = await self._drain(pool, pipeline, None)
-        await http.close()
+        # What the drain did not see finished had its time.
+        await http.close(at_once=code != 0)
         return code
-
-    def _make_sessions(self, counts: SessionCounts, limiter: Limiter) -> SessionTable:
-        settings = self._settings
-        limits = SessionLimits(
-            settings.session_max, settings.session_max_per_token, settings.session_idle_ms / 1000
-        )
-
-        def opened(session: Session) -> None:
-            if not session.permanent:
-                counts.opened(time.time())
-            fields: dict[str, Any] = {
-                "session_id": session.id,
-                "remote_addr": session.remote_addr,
-                "user_agent": session.user_agent,
-                "transport": session.transport,
-            }
-            if session.binding is not None and session.binding.source is not None:
-                fields["binding_source"] = session.binding.source
-            self._audit.write("session_open", **fields)
-
-        def closed(session: Session, reason: CloseReason) -> None:
-            if not session.permanent:
-                counts.closed(time.time())
-            limiter.forget_session(session.id)
-            self._audit.write(
-                "session_close",
-                session_id=session.id,
-                reason=reason,
-                duration_ms=round((time.time() - session.created_at) * 1000),
-            )
-
-        return SessionTable(limits, self._log, on_open=(opened,), on_close=(closed,))
 
     def _take_event(self, project: str, event: Event) -> None:
         if self._changes is not None:
             self._changes.take(project, event)
+        if self._control is not None:
+            self._control.take_event(project, event)
 
     def _live_token(self, token: TokenRecord) -> TokenRecord | None:
         registry = self._tokens
         if registry is None or registry.death_of(token) is not None:
             return None
         return registry.find(token.id)
-
-    def _limit_settings(self) -> LimitSettings:
-        settings = self._settings
-        return LimitSettings(
-            settings.rl_writes_per_sec,
-            settings.rl_writes_per_min,
-            settings.rl_concurrent,
-            settings.rl_payload_bytes,
-            settings.rl_disable,
-        )
 
     async def _keep_sessions(self, sessions: SessionTable) -> None:
         registry = self._tokens
@@ -400,17 +414,6 @@ class Front:
 
     def _read_cgroup(self) -> CgroupMemory | None:
         return cgroup_memory(self._cgroup_levels)
-
-    def _free_memory(self, pool: WorkerPool, project: ProjectConfig) -> FreeMemory:
-        """What the project's worker has left of its own limit, and all together of theirs."""
-        cgroup = self._read_cgroup()
-        around = None if cgroup is None or cgroup.limit is None else cgroup.limit / MIB
-        limits = [limit for limit in (around, pool.memory_limit_mb) if limit is not None]
-        used = pool.snapshot(project).rss_mb
-        return FreeMemory(
-            heap_mb=min(limits) - used if limits and used is not None else None,
-            cgroup_mb=None if cgroup is None or around is None else around - cgroup.current / MIB,
-        )
 
     async def _feed_watchdog(self) -> None:
         interval = self._notifier.watchdog_s
@@ -457,8 +460,12 @@ class Front:
         limit_s = self._settings.shutdown_timeout_ms / 1000 if timeout_s is None else timeout_s
         started = time.monotonic()
         self._state.draining = True
-        self._notifier.stopping()
+        self._notifier.stopping("draining")
+        self._notifier.extend(limit_s + _HARD_LIMIT_S)
+        self._hard_deadline = end_within(limit_s + _HARD_LIMIT_S, self._log)
         self._log.info("shutdown_start")
+        if self._control is not None:
+            self._control.leave()
         forced = asyncio.create_task(self._wait_for_stop())
         try:
             while pool.in_flight() or pipeline.in_flight:

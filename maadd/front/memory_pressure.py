@@ -10,8 +10,10 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from maadd.auth.timestamps import format_timestamp
+from maadd.config.instance import ProjectConfig
 from maadd.ops.logs import log_engine
 from maadd.ops.memory import MIB, CgroupMemory, resident_bytes
+from maadd.pipeline.heavy import FreeMemory
 from maadd.pool.pool import WorkerPool
 from maadd.pool.snapshot import IdleWorker
 
@@ -201,6 +203,19 @@ def take_sample(pool: WorkerPool, read_cgroup: ReadCgroup) -> MemorySample:
         rss_mb=None if own is None else own / MIB,
         cgroup_current_mb=None if cgroup is None else cgroup.current / MIB,
         cgroup_max_mb=None if cgroup is None or cgroup.limit is None else cgroup.limit / MIB,
+    )
+
+
+def free_memory(
+    pool: WorkerPool, project: ProjectConfig, cgroup: CgroupMemory | None
+) -> FreeMemory:
+    """What the project's worker has left of its own limit, and all together of theirs."""
+    around = None if cgroup is None or cgroup.limit is None else cgroup.limit / MIB
+    limits = [limit for limit in (around, pool.memory_limit_mb) if limit is not None]
+    used = pool.snapshot(project).rss_mb
+    return FreeMemory(
+        heap_mb=min(limits) - used if limits and used is not None else None,
+        cgroup_mb=None if cgroup is None or around is None else around - cgroup.current / MIB,
     )
 
 

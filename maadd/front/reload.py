@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,9 @@ from maadd.protocol.errors import MaadError, MaadErrors
 from maadd.sessions.session import Session
 from maadd.sessions.table import ProjectFallout, SessionTable
 from maadd.sessions.views import Caller
+
+_SETTLE_S = 15.0
+"""How long a worker may take to end after its drain."""
 
 
 @dataclass(slots=True)
@@ -87,6 +91,7 @@ class Reloader:
         self._notifier = notifier
         self._drain_s = settings.shutdown_timeout_ms / 1000
         self._busy = False
+        self._announced = 0
 
     async def answer_tool(
         self,
@@ -105,26 +110,21 @@ class Reloader:
         the tokens have been reloaded all the same.
         """
         tokens = None
-        self._notifier.reloading()
-        try:
-            done = await self.reload_instance("tool")
-        finally:
-            if self._follower is not None:
-                tokens = msgspec.to_builtins(await self._follower.try_reload(keep))
-            self._notifier.ready()
+        with self._announcing():
+            try:
+                done = await self.reload_instance("tool")
+            finally:
+                if self._follower is not None:
+                    tokens = msgspec.to_builtins(await self._follower.try_reload(keep))
         return {**msgspec.to_builtins(done), "tokens": tokens}
 
     async def on_sighup(self) -> None:
         """Both parts, the tokens after the instance and whatever became of it; never raises a
         failure of either."""
-        self._notifier.reloading()
-        try:
+        with self._announcing():
             await self._reload_or_log("sighup_reload_failed", self.reload_instance("sighup"))
             if self._follower is not None:
                 await self._reload_or_log("sighup_tokens_reload_failed", self._follower.reload())
-        finally:
-            # Also after a refusal: a service manager waits for it (spec 04 §15).
-            self._notifier.ready()
 
     async def reload_instance(self, source: str) -> InstanceReload:
         """Take over what the instance file says now.
@@ -151,6 +151,25 @@ class Reloader:
             raise
         finally:
             self._busy = False
+
+    @contextmanager
+    def _announcing(self) -> Iterator[None]:
+        """Tell the service manager of the first of several reloads that overlap, and of the end
+        of all: also of a refused one, since it waits for that (spec 04 §15)."""
+        self._announced += 1
+        if self._announced == 1:
+            self._notifier.reloading()
+            self._notifier.extend(self._drain_s + _SETTLE_S)
+        try:
+            yield
+        finally:
+            self._announced -= 1
+            if not self._announced:
+                number, counts = len(self._state.instance.projects), self.counts
+                self._notifier.ready(
+                    f"serving {number} projects; "
+                    f"reloads: {counts.succeeded} done, {counts.failed} refused"
+                )
 
     async def _reload_or_log(self, event: str, reloading: Awaitable[object]) -> None:
         try:

@@ -42,6 +42,10 @@ class ServiceNotifier:
         """Shutdown begins."""
         return self._send("STOPPING=1", *_status(status))
 
+    def extend(self, seconds: float) -> bool:
+        """What is going on (a start, a reload, a stop) may take so long from now on."""
+        return self._send(f"EXTEND_TIMEOUT_USEC={round(seconds * 1_000_000)}")
+
     def status(self, text: str) -> bool:
         """One line about the state, for people."""
         return self._send(*_status(text))

@@ -12,6 +12,11 @@ _CONTRACT_CEILING = 1_048_576
 _PATHS_HINT = "Reduce depth, node, edge, or path limits; or add field and extraction-kind filters"
 
 
+def contract_budget(configured: int) -> int:
+    """The bytes that the result of a strict tool may have (spec 05 §8.1)."""
+    return min(configured, _CONTRACT_CEILING)
+
+
 def check_budget(
     spec: ToolSpec,
     kind: ToolKind,
@@ -23,7 +28,7 @@ def check_budget(
     rows: int | None,
 ) -> None:
     """RESPONSE_TOO_LARGE when the whole MCP result of a success exceeds its budget."""
-    cap = min(contract_cap, _CONTRACT_CEILING) if spec.strict else ordinary_cap
+    cap = contract_budget(contract_cap) if spec.strict else ordinary_cap
     size = result_size(text, structured=structured)
     if size <= cap:
         return

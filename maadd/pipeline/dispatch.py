@@ -15,8 +15,8 @@ from maadd.config.settings import Settings
 from maadd.pipeline.heavy import FreeMemory, HeavyGuard
 from maadd.pipeline.limits import Limiter, Slot
 from maadd.pipeline.single_flight import SingleFlight
+from maadd.pool.held_calls import OnPermit, OnProgress
 from maadd.pool.pool import WorkerPool
-from maadd.pool.worker_handle import OnProgress
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Call, Reply
 from maadd.protocol.tools import ToolSpec
@@ -62,8 +62,11 @@ class Dispatcher:
         self._writes_ended: Counter[str] = Counter()
 
     async def make_ready(self, spec: ToolSpec, project: ProjectConfig) -> None:
-        """Step 11: a worker that is up. Health answers without one."""
-        if spec.name != "maad_health":
+        """Step 11: a worker that is up. Health answers without one, and a strict call has none
+        started."""
+        if spec.strict:
+            self._pool.require_ready(project)
+        elif spec.name != "maad_health":
             await self._pool.ensure_ready(project, self._settings.request_timeout_ms / 1000)
 
     def begin(
@@ -75,15 +78,17 @@ class Dispatcher:
         project: ProjectConfig,
         slot: Slot,
         on_progress: OnProgress | None = None,
+        on_permit: OnPermit | None = None,
     ) -> Coroutine[Any, Any, Reply]:
         """Steps 13 and 14, between which nothing is awaited; the reply is what is left to get.
 
         Once it is awaited, `slot` is left when the call has really ended. `on_progress` hears
-        how far a long call is, for as long as its caller waits.
+        how far a long call is, for as long as its caller waits; `on_permit` is asked before a
+        write is published that must not be without it.
         """
         if not spec.heavy or not self._heavy.enabled:
             call, paid = self._charge(caller, spec, args, call)  # 14
-            return self._ask_worker(caller, project, call, paid, slot.leave, on_progress)
+            return self._ask_worker(caller, project, call, paid, slot.leave, on_progress, on_permit)
         self._heavy.admit(lambda: self._measure_memory(project))  # 13
         key = self._flight_key(spec, args, call, project)
         if self._flights.is_running(key):
@@ -132,6 +137,7 @@ class Dispatcher:
         paid: int,
         on_end: Callable[[], None],
         on_progress: OnProgress | None,
+        on_permit: OnPermit | None = None,
     ) -> Reply:
         """Steps 15 and 16. `on_end` is called when the worker is done with the call."""
         try:
@@ -140,8 +146,10 @@ class Dispatcher:
                 call,
                 is_write=call.is_write,
                 timeout_s=self._settings.request_timeout_ms / 1000,
+                strict=call.budget is not None,
                 on_end=on_end,
                 on_progress=on_progress,
+                on_permit=on_permit,
             )
         except MaadError as failure:
             # Health answers also while the worker is down (spec 03 §6.3).

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, errors_of
+from maadd.protocol.size import envelope_tail
 
 _encode = msgspec.json.encode
 
@@ -33,11 +34,6 @@ class FrontAnswer(msgspec.Struct, frozen=True):
     rehearsed: bool = False
 
 
-def success(data: bytes, *, source: str | None, meta: dict[str, Any] | None) -> bytes:
-    """`{"ok":true,"data":…,"_source"?,"_meta"?}`."""
-    return b"".join((b'{"ok":true,"data":', data, _tail(source, meta)))
-
-
 def dry_run(
     tool: str,
     would_execute: object,
@@ -55,13 +51,13 @@ def dry_run(
     ]
     if data:
         parts += (b',"data":', data)
-    parts.append(_tail(source, meta))
+    parts.append(envelope_tail(source, meta))
     return b"".join(parts)
 
 
 def failure(errors: bytes, *, meta: dict[str, Any] | None) -> bytes:
     """`{"ok":false,"errors":[…],"_meta"?}`."""
-    return b"".join((b'{"ok":false,"errors":', errors, _tail(None, meta)))
+    return b"".join((b'{"ok":false,"errors":', errors, envelope_tail(None, meta)))
 
 
 def encode_errors(failures: MaadError | MaadErrors | Sequence[WireError]) -> bytes:
@@ -69,13 +65,3 @@ def encode_errors(failures: MaadError | MaadErrors | Sequence[WireError]) -> byt
     if isinstance(failures, (MaadError, MaadErrors)):
         return _encode([error.wire() for error in errors_of(failures)])
     return _encode(list(failures))
-
-
-def _tail(source: str | None, meta: dict[str, Any] | None) -> bytes:
-    parts: list[bytes] = []
-    if source is not None:
-        parts += (b',"_source":', _encode(source))
-    if meta:
-        parts += (b',"_meta":', _encode(meta))
-    parts.append(b"}")
-    return b"".join(parts)

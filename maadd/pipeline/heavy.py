@@ -65,10 +65,19 @@ class HeavyPlace:
 
 
 class HeavyGuard:
-    """Judges heavy calls; `clock` is monotonic seconds."""
+    """Judges heavy calls; `clock` is monotonic seconds.
 
-    def __init__(self, limits: HeavyLimits, clock: Callable[[], float] = time.monotonic) -> None:
+    `jobs_alone` counts background jobs that no call waits for; they take places too.
+    """
+
+    def __init__(
+        self,
+        limits: HeavyLimits,
+        clock: Callable[[], float] = time.monotonic,
+        jobs_alone: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.in_flight = 0
+        self._jobs_alone = jobs_alone
         self._limits = limits
         self._clock = clock
         self._streak = 0
@@ -113,7 +122,7 @@ class HeavyGuard:
     def enter(self) -> HeavyPlace:
         """Take a place, or OVERLOADED with the reason `concurrency`."""
         limit = self._limits.max_concurrent
-        if 0 < limit <= self.in_flight:
+        if 0 < limit <= self.in_flight + self._jobs_alone():
             self._concurrency_rejected_total += 1
             raise _overloaded(
                 f"{limit} heavy operations are running, as many as may be",
@@ -134,7 +143,7 @@ class HeavyGuard:
             enabled=self.enabled,
             min_free_heap_mb=self._limits.min_free_mb,
             max_concurrent=self._limits.max_concurrent,
-            in_flight=self.in_flight,
+            in_flight=self.in_flight + self._jobs_alone(),
             breaker_open=self._open_until > self._clock(),
             shed_total=self._shed_total,
             coalesced_total=self._coalesced_total,

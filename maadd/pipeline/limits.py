@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from maadd.config.settings import Settings
 from maadd.protocol.errors import MaadError
 
 
@@ -70,6 +71,17 @@ class Slot:
 
     def __exit__(self, *_: object) -> None:
         self.leave()
+
+
+def limit_settings(settings: Settings) -> LimitSettings:
+    """The part of the settings that limits calls."""
+    return LimitSettings(
+        settings.rl_writes_per_sec,
+        settings.rl_writes_per_min,
+        settings.rl_concurrent,
+        settings.rl_payload_bytes,
+        settings.rl_disable,
+    )
 
 
 class Limiter:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -17,23 +17,28 @@ from structlog.typing import FilteringBoundLogger
 
 from maadd.auth.caps import ceiling
 from maadd.auth.record import TokenRecord
+from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
 from maadd.ops.logs import log_engine
+from maadd.ops.meter import Meter
 from maadd.pipeline import envelope
-from maadd.pipeline.budget import check_budget
+from maadd.pipeline.budget import check_budget, contract_budget
 from maadd.pipeline.dispatch import Dispatcher, MeasureMemory, account_of, is_replay
 from maadd.pipeline.envelope import CallResult, FrontAnswer
 from maadd.pipeline.front_tools import EnginelessHandler, FrontTools
 from maadd.pipeline.heavy import HeavyGuard
 from maadd.pipeline.limits import Limiter
 from maadd.pipeline.progress import ProgressRelay, ReportProgress
+from maadd.pipeline.strict import LiveAccess
 from maadd.pool.pool import WorkerPool
 from maadd.protocol.encodable import check_encodable
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, errors_of
 from maadd.protocol.log_projection import project_arguments
-from maadd.protocol.messages import Call, Identity, Reply
+from maadd.protocol.messages import Call, Identity, Reply, ResultBudget
 from maadd.protocol.roles import Role
+from maadd.protocol.size import success_text
+from maadd.protocol.strict_json import parse_json
 from maadd.protocol.tools import TOOLS, ToolKind, ToolSpec
 from maadd.protocol.validation import check_arguments, unknown_tool_error
 from maadd.sessions.access import (
@@ -99,9 +104,11 @@ class Pipeline:
         measure_memory: MeasureMemory,
         pool: WorkerPool,
         engineless: Mapping[str, EnginelessHandler],
+        tokens: TokenRegistry | None,
         merge_health: HealthMerger,
         log: FilteringBoundLogger,
         audit: AuditSink,
+        meter: Meter,
     ) -> None:
         self._state = state
         self._settings = settings
@@ -111,9 +118,11 @@ class Pipeline:
         self._limiter = limiter
         self._dispatcher = Dispatcher(state, settings, limiter, heavy, measure_memory, pool)
         self._front_tools = FrontTools(engineless, settings.request_timeout_ms, log)
+        self._tokens = tokens
         self._merge_health = merge_health
         self._log = log
         self._audit = audit
+        self._meter = meter
         self._in_flight = 0
 
     @property
@@ -144,13 +153,15 @@ class Pipeline:
         arguments: object,
         *,
         progress: ReportProgress | None = None,
+        source: bytes | None = None,
     ) -> CallResult:
-        """Answer one call; `progress` hears how far a long one is. Only the cancellation of the
+        """Answer one call; `progress` hears how far a long one is, `source` is the text of the
+        arguments for the tools that judge it. Only the cancellation of the
         calling task gets out as an exception."""
         trace = _Trace(tool)
         self._in_flight += 1
         try:
-            text = await self._answer(caller, tool, arguments, trace, progress)
+            text = await self._answer(caller, tool, arguments, trace, progress, source)
         except (MaadError, MaadErrors) as failure:
             return self._fail(caller, trace, failure)
         except Exception:
@@ -166,7 +177,9 @@ class Pipeline:
             return self._fail(caller, trace, unexpected)
         finally:
             self._in_flight -= 1
-        self._log_call(caller, trace, None)
+        seconds = time.perf_counter() - trace.started
+        self._meter.succeeded(trace.project, tool, seconds)
+        self._log_call(caller, trace, None, seconds)
         return CallResult(text, is_error=False)
 
     async def _answer(
@@ -176,10 +189,11 @@ class Pipeline:
         arguments: object,
         trace: _Trace,
         progress: ReportProgress | None,
+        source: bytes | None,
     ) -> bytes:
         """The steps 0 to 17 of spec 04 §6, in their order."""
         spec = self._known_tool(tool)  # 0
-        check_encodable(tool, arguments)
+        check_encodable(tool, arguments, as_text=spec.exact_arguments)
         trace.payload = len(_encode(arguments)) if arguments else 2
         args = check_arguments(spec, arguments)
         trace.kind = spec.kind_of(args)
@@ -198,14 +212,27 @@ class Pipeline:
             return self._finish_here(spec, answer, arguments, trace)  # 17
         project, role = self._select(caller, spec, args)  # 5, 6, 7
         trace.project, trace.role = project.name, role
+        access = None
+        if spec.strict:
+            access = LiveAccess(self._state, self._tokens, caller, spec, project)
+            access.check()  # 8
         self._limiter.check_payload(tool, trace.payload)  # 9
         slot = self._limiter.enter(account_of(caller), tool)  # 10
         relay = None if progress is None else ProgressRelay(progress, self._log)
         try:
             await self._dispatcher.make_ready(spec, project)  # 11
             call = self._compose(caller, spec, args, arguments, role, trace)  # 12
+            if spec.strict:
+                call = self._contract_call(spec, call, source)
             asking = self._dispatcher.begin(  # 13, 14
-                caller, spec, args, call, project, slot, None if relay is None else relay.offer
+                caller,
+                spec,
+                args,
+                call,
+                project,
+                slot,
+                None if relay is None else relay.offer,
+                None if access is None else access.permit,
             )
         except BaseException:
             slot.leave()
@@ -213,7 +240,7 @@ class Pipeline:
         if call.is_write:
             self._log_write(spec, args, trace)
         async with relay or contextlib.nullcontext():
-            reply = await asking  # 15, 16
+            reply = await (asking if access is None else access.guard(asking))  # 15, 16
         if spec.name == "maad_health" and reply.ok:
             body = self._merge_health(caller, project, reply.body or None)
             reply = msgspec.structs.replace(reply, body=body)
@@ -290,7 +317,7 @@ class Pipeline:
         if answer.rehearsed:
             text = envelope.dry_run(spec.name, _visible(arguments), b"", source=source, meta=meta)
         else:
-            text = envelope.success(_encode(answer.data), source=source, meta=meta)
+            text = success_text(_encode(answer.data), source=source, meta=meta)
         self._check_budget(spec, ToolKind.ENGINELESS, text, None)
         return text
 
@@ -319,6 +346,19 @@ class Pipeline:
             is_write=trace.kind is ToolKind.WRITE,
         )
 
+    def _contract_call(self, spec: ToolSpec, call: Call, source: bytes | None) -> Call:
+        """A strict call with its budget, and with its text where that is judged."""
+        budget = ResultBudget(
+            contract_budget(self._settings.contract_response_max_bytes),
+            self._settings.emit_request_id,
+            self._source(spec),
+            self._settings.structured_content,
+        )
+        if not spec.exact_arguments:
+            return msgspec.structs.replace(call, budget=budget)
+        text = _encode(call.args) if source is None else source
+        return msgspec.structs.replace(call, budget=budget, args={}, source=text)
+
     def _rehearses(self, spec: ToolSpec, args: Any, kind: ToolKind) -> bool:
         """Whether the call only tells what it would do, because the server runs dry."""
         return self._settings.dry_run and kind is ToolKind.WRITE and not spec.changes_nothing(args)
@@ -336,13 +376,15 @@ class Pipeline:
             items = spec.number_of_items(args)
             text = envelope.dry_run(
                 spec.name,
-                call.args if items is None else {"count": items},
+                _would_execute(call) if items is None else {"count": items},
                 reply.body,
                 source=self._source(spec),
                 meta=meta,
             )
         else:
-            text = envelope.success(reply.body, source=self._source(spec), meta=meta)
+            text = success_text(reply.body, source=self._source(spec), meta=meta)
+        if trace.kind is ToolKind.WRITE and meta is not None:
+            self._log_warnings(caller, trace, meta.get("warnings", ()), reply.audit or {})
         if reply.audit is not None:
             self._audit("write", self._audit_line(caller, trace, reply.audit))
         kind = ToolKind.READ if spec.changes_nothing(args) else trace.kind
@@ -372,8 +414,12 @@ class Pipeline:
 
     def _fail(self, caller: Caller, trace: _Trace, failure: MaadError | MaadErrors) -> CallResult:
         meta = {"request_id": trace.request_id} if self._settings.emit_request_id else None
-        code = errors_of(failure)[0].code
-        self._log_call(caller, trace, code)
+        first = errors_of(failure)[0]
+        code = first.code
+        seconds = time.perf_counter() - trace.started
+        reason = None if first.details is None else first.details.get("reason")
+        self._meter.failed(trace.project, trace.tool, seconds, code, reason)
+        self._log_call(caller, trace, code, seconds)
         if code == "SESSION_CANCELLED" and isinstance(caller, Session):
             self._sessions.close(caller, CloseReason.TRANSPORT)
         return CallResult(envelope.failure(envelope.encode_errors(failure), meta=meta), True)
@@ -391,7 +437,28 @@ class Pipeline:
             args=project_arguments(spec, args),
         )
 
-    def _log_call(self, caller: Caller, trace: _Trace, code: str | None) -> None:
+    def _log_warnings(
+        self,
+        caller: Caller,
+        trace: _Trace,
+        warnings: Sequence[dict[str, Any]],
+        written: dict[str, Any],
+    ) -> None:
+        """A line for each warning of a write, without its message, which may quote a value."""
+        for warning in warnings:
+            self._log.warning(
+                "validation_warning",
+                request_id=trace.request_id,
+                session_id=caller.id if isinstance(caller, Session) else None,
+                project=trace.project,
+                tool=trace.tool,
+                doc_id=written.get("doc_id"),
+                doc_type=written.get("doc_type"),
+                field=warning.get("field"),
+                code=warning.get("code"),
+            )
+
+    def _log_call(self, caller: Caller, trace: _Trace, code: str | None, seconds: float) -> None:
         self._log.info(
             "tool_call",
             request_id=trace.request_id,
@@ -400,7 +467,7 @@ class Pipeline:
             tool=trace.tool,
             role=None if trace.role is None else trace.role.text,
             payload_size=trace.payload,
-            latency_ms=round((time.perf_counter() - trace.started) * 1000, 3),
+            latency_ms=round(seconds * 1000, 3),
             result="ok" if code is None else "error",
             error_code=code,
         )
@@ -441,6 +508,13 @@ def _require(spec: ToolSpec, role: Role | None, project: str) -> None:
 
 def _identity(token: TokenRecord | None) -> Identity | None:
     return None if token is None else Identity(token.id, token.agent_id, token.user_id)
+
+
+def _would_execute(call: Call) -> dict[str, Any]:
+    """The arguments as a dry run shows them."""
+    if call.source is None:
+        return call.args
+    return _visible(parse_json(call.source, exact_integers=True))
 
 
 def _visible(arguments: object) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
-from maadd.pool.worker_handle import OnProgress
+from maadd.pool.held_calls import OnProgress
 from maadd.protocol.messages import CallProgress
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@
 
 from maadd.pool.policy import PoolPolicy, RestartLimits
 from maadd.pool.pool import WorkerPool
-from maadd.pool.runtime_dir import RuntimeDir, control_socket, runtime_path
+from maadd.pool.runtime_dir import RuntimeDir
 from maadd.pool.snapshot import SweepSnapshot, WorkerExit, WorkerSnapshot
 
 __all__ = [
@@ -13,6 +13,4 @@ __all__ = [
     "WorkerExit",
     "WorkerPool",
     "WorkerSnapshot",
-    "control_socket",
-    "runtime_path",
 ]

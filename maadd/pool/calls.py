@@ -6,8 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from maadd.pool.supervisor import State, Supervisor
-from maadd.pool.worker_handle import CallEnd, OnProgress, PendingCall, WorkerHandle
+from maadd.pool.held_calls import CallEnd, OnPermit, OnProgress, PendingCall
+from maadd.pool.supervisor import State, Supervisor, Worker
+from maadd.pool.worker_handle import Stage
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Call, Reply
 from maadd.protocol.tools import TOOLS
@@ -23,10 +24,11 @@ async def run_call(
     strict: bool,
     on_end: Callable[[], None] | None,
     on_progress: OnProgress | None = None,
+    on_permit: OnPermit | None = None,
 ) -> Reply:
     """See `WorkerPool.call`. `word_s`: wait for the worker's word on an expired write."""
     pending: PendingCall | None = None
-    worker: WorkerHandle | None = None
+    worker: Worker | None = None
     deadline: float | None = None
     repeated = False
     try:
@@ -35,7 +37,7 @@ async def run_call(
             worker = supervisor.worker
             if worker is None or supervisor.state is not State.READY:
                 if strict:
-                    raise _not_ready(supervisor)
+                    raise not_ready(supervisor)
                 worker = await supervisor.ready(wait_s)
             if deadline is None:
                 # The call's own time begins with its first dispatch.
@@ -46,31 +48,36 @@ async def run_call(
                 is_write=is_write,
                 deadline_ms=round(left_s * 1000),
                 on_progress=on_progress,
+                on_permit=on_permit,
             )
             outcome = await _outcome(worker, pending, left_s)
             if isinstance(outcome, Reply):
+                if strict and not is_write and worker.stage is not Stage.READY:
+                    raise not_ready(supervisor)
                 return outcome
             if outcome is CallEnd.EXPIRED:
                 limit_ms = round(timeout_s * 1000)
                 return await _expired(worker, pending, limit_ms, word_s)
             if outcome is CallEnd.LOST:
                 if is_write:
-                    raise _lost(call.tool)
+                    raise _lost(call.tool, unpublished=pending.surely_unpublished)
                 if strict:
-                    raise _not_ready(supervisor)
+                    raise not_ready(supervisor)
                 if repeated:
                     raise supervisor.unavailable()
                 repeated = True
+            elif strict:
+                raise not_ready(supervisor)
     finally:
         supervisor.touched = time.monotonic()
         if on_end is not None:
-            if worker is not None and pending is not None and worker.holds(pending):
+            if worker is not None and pending is not None and worker.calls.holds(pending):
                 pending.on_end = on_end
             else:
                 on_end()
 
 
-async def _outcome(worker: WorkerHandle, pending: PendingCall, left_s: float) -> Reply | CallEnd:
+async def _outcome(worker: Worker, pending: PendingCall, left_s: float) -> Reply | CallEnd:
     timer = asyncio.get_running_loop().call_later(left_s, pending.settle, CallEnd.EXPIRED)
     try:
         return await pending.outcome
@@ -81,16 +88,18 @@ async def _outcome(worker: WorkerHandle, pending: PendingCall, left_s: float) ->
         timer.cancel()
 
 
-async def _expired(
-    worker: WorkerHandle, pending: PendingCall, limit_ms: int, word_s: float
-) -> Reply:
+async def _expired(worker: Worker, pending: PendingCall, limit_ms: int, word_s: float) -> Reply:
     """Have the call given up. A write's fate is the worker's to tell."""
     if not pending.is_write:
-        worker.cancel(pending)
+        worker.cancel(pending, expired=True)
         pending.late = limit_ms
         raise _timed_out(pending.tool, limit_ms, None)
-    answer = worker.expect_word(pending)
-    worker.cancel(pending)
+    if pending.surely_unpublished:
+        worker.cancel(pending, expired=True)
+        pending.late = limit_ms
+        raise _timed_out(pending.tool, limit_ms, "not_published")
+    answer = worker.calls.expect_word(pending)
+    worker.cancel(pending, expired=True)
     await asyncio.wait((answer,), timeout=word_s)
     word = answer.result() if answer.done() else CallEnd.EXPIRED
     if isinstance(word, Reply):
@@ -98,22 +107,34 @@ async def _expired(
     withdrawn = word is CallEnd.WITHDRAWN
     if not withdrawn:
         pending.late = limit_ms
-    raise _timed_out(pending.tool, limit_ms, "not_published" if withdrawn else "unknown_reconcile")
+    outcome = "not_published" if withdrawn else "unknown_reconcile"
+    raise _timed_out(pending.tool, limit_ms, outcome, pending.job_id)
 
 
-def _timed_out(tool: str, limit_ms: int, write_outcome: str | None) -> MaadError:
+def _timed_out(
+    tool: str, limit_ms: int, write_outcome: str | None, job_id: str | None = None
+) -> MaadError:
     details: dict[str, object] = {"tool": tool, "limitMs": limit_ms}
     if write_outcome is not None:
         details["writeOutcome"] = write_outcome
-    advice = _reconcile(tool) if write_outcome == "unknown_reconcile" else "retry, or ask for less"
+    advice = "retry, or ask for less"
+    if job_id is not None:
+        details["jobId"] = job_id
+        advice = f"it goes on as job {job_id}; maad_health shows how far it is"
+    elif write_outcome == "unknown_reconcile":
+        advice = _reconcile(tool)
     return MaadError("REQUEST_TIMEOUT", f"{tool} took longer than {limit_ms} ms; {advice}", details)
 
 
-def _lost(tool: str) -> MaadError:
+def _lost(tool: str, *, unpublished: bool = False) -> MaadError:
+    if unpublished:
+        advice, outcome = "nothing was written", "not_published"
+    else:
+        advice, outcome = _reconcile(tool), "unknown_reconcile"
     return MaadError(
         "WORKER_LOST",
-        f"the worker died while it had {tool}; {_reconcile(tool)}",
-        {"tool": tool, "writeOutcome": "unknown_reconcile"},
+        f"the worker died while it had {tool}; {advice}",
+        {"tool": tool, "writeOutcome": outcome},
     )
 
 
@@ -129,7 +150,8 @@ def _reconcile(tool: str) -> str:
     return "look at the records before writing again"
 
 
-def _not_ready(supervisor: Supervisor) -> MaadError:
+def not_ready(supervisor: Supervisor) -> MaadError:
+    """RECEIPT_ENGINE_NOT_READY: a strict call starts no worker and waits for none."""
     return MaadError(
         "RECEIPT_ENGINE_NOT_READY",
         f'the engine of project "{supervisor.project.name}" is not ready',

@@ -43,6 +43,10 @@ class PoolPolicy(msgspec.Struct, frozen=True):
     """Wait, after a process ended, for what it may have sent before."""
     recycle_interval_s: float = 60.0
     """At least this long between two replacements for memory."""
+    attaches: bool = False
+    """Whether a project that another process owns is used through that process (stdio)."""
+    attach_wait_s: float = 5.0
+    """Wait for an owner that cannot be reached before the project counts as locked."""
     drain_s: float = 5.0
     term_s: float = 2.0
     kill_s: float = 2.0

@@ -8,13 +8,23 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from structlog.typing import FilteringBoundLogger
 
-from maadd.pool.calls import run_call
+from maadd.pool.calls import not_ready, run_call
+from maadd.pool.held_calls import QUEUE_RETRY_MS, OnPermit, OnProgress
 from maadd.pool.policy import PoolPolicy
+from maadd.pool.relay import Relay
+from maadd.pool.remote_worker import RemoteWorker
 from maadd.pool.router import Router
-from maadd.pool.snapshot import IdleWorker, SweepSnapshot, WorkerSnapshot, now_text
+from maadd.pool.snapshot import (
+    IdleWorker,
+    SweepSnapshot,
+    WorkerGauges,
+    WorkerSnapshot,
+    now_text,
+)
 from maadd.pool.spawn import SERVE, Spawner, WorkerProgram
 from maadd.pool.supervisor import Project, State, Supervisor
-from maadd.pool.worker_handle import QUEUE_RETRY_MS, OnProgress, WorkerHandle
+from maadd.pool.worker_handle import WorkerHandle
+from maadd.protocol.control import FromOwner
 from maadd.protocol.errors import MaadError, WireError, error_from_wire
 from maadd.protocol.messages import Call, Event, Reply, ToFront, WorkerConfig, WorkerSettings
 
@@ -45,7 +55,8 @@ class WorkerPool:
         program: WorkerProgram = SERVE,
     ) -> None:
         self._endpoint = endpoint
-        self._control_endpoint = control_endpoint
+        self.control_endpoint = control_endpoint
+        """The socket that other processes reach this front's workers through."""
         self._settings = settings
         self._policy = policy
         self._on_event = on_event
@@ -110,6 +121,18 @@ class WorkerPool:
         """
         await self._supervisor(project).ready(timeout_s)
 
+    def require_ready(self, project: Project) -> None:
+        """RECEIPT_ENGINE_NOT_READY unless the project's worker is up; nothing is started."""
+        supervisor = self._supervisor(project)
+        if supervisor.worker is None or supervisor.state is not State.READY:
+            raise not_ready(supervisor)
+
+    def session_ended(self, session_id: str) -> None:
+        """Have the workers let go of what they keep for a session."""
+        for supervisor in self._supervisors.values():
+            if supervisor.worker is not None:
+                supervisor.worker.forget_session(session_id)
+
     async def call(
         self,
         project: Project,
@@ -120,13 +143,15 @@ class WorkerPool:
         strict: bool = False,
         on_end: Callable[[], None] | None = None,
         on_progress: OnProgress | None = None,
+        on_permit: OnPermit | None = None,
     ) -> Reply:
         """Have the project's worker perform `call` within `timeout_s` seconds (steps 15, 16).
 
         `strict`: only by a worker that is ready already, and never a second time. `on_end`
         is called exactly once, when the call has really ended: at the latest here for a call
         that ends in time, later for one whose worker is still busy with it. `on_progress`
-        hears how far a long call is, for as long as its caller waits.
+        hears how far a long call is, for as long as its caller waits. `on_permit` is asked at
+        the publish point of a write that must not be published without it.
 
         Errors: those of `ensure_ready`, OVERLOADED (reason `worker_queue`), REQUEST_TIMEOUT,
         WORKER_LOST, RECEIPT_ENGINE_NOT_READY. Failures of the tool are Replies.
@@ -146,7 +171,13 @@ class WorkerPool:
             strict=strict,
             on_end=on_end,
             on_progress=on_progress,
+            on_permit=on_permit,
         )
+
+    def relay(self, project: Project, send: Callable[[FromOwner], None]) -> Relay:
+        """The way of another front's, or a command's, calls to the project's worker; `send`
+        takes what is to be told in return."""
+        return Relay(lambda: self._supervisor(project), send)
 
     async def stop_project(self, name: str) -> None:
         """Drain and end a project's worker; the next call starts it again."""
@@ -196,12 +227,20 @@ class WorkerPool:
 
     def in_flight(self) -> int:
         """Calls that workers hold, those included whose callers have given up."""
-        return sum(len(worker.calls) for worker in self._workers.values())
+        borrowed = [s.worker for s in self._supervisors.values()]
+        return sum(len(worker.calls) for worker in self._workers.values()) + sum(
+            len(worker.calls) for worker in borrowed if isinstance(worker, RemoteWorker)
+        )
 
     def queue_depth(self) -> int:
         """Calls that wait or run in the workers, by their last heartbeats."""
         beats = (worker.heartbeat for worker in self._workers.values())
         return sum(beat.queue_depth for beat in beats if beat is not None)
+
+    @property
+    def jobs_alone(self) -> int:
+        """Background jobs of the workers that no call waits for."""
+        return sum(worker.jobs_alone for worker in self._workers.values())
 
     def index_empty(self, project: Project) -> int | None:
         """How many Markdown files the ready worker found over an empty index at its start."""
@@ -222,6 +261,10 @@ class WorkerPool:
         """The same for every project that was ever called."""
         return {name: s.snapshot() for name, s in self._supervisors.items()}
 
+    def gauges(self) -> dict[str, WorkerGauges]:
+        """In figures, every project that was ever called."""
+        return {name: s.gauges() for name, s in self._supervisors.items()}
+
     def sweep_snapshot(self) -> SweepSnapshot:
         """Counters of the idle sweep."""
         return self._sweep
@@ -238,7 +281,7 @@ class WorkerPool:
             root=project.path,
             generation=self._generation,
             endpoint=self._endpoint,
-            control_endpoint=self._control_endpoint,
+            control_endpoint=self.control_endpoint,
             history=project.history,
             settings=self._settings,
         )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import stat
-import tempfile
 from collections.abc import Mapping
 
+from maadd.config.runtime_path import CONTROL_SOCKET, FRONTS_AT_MOST, runtime_path
 from maadd.protocol.errors import MaadError
 
 MAX_SOCKET_PATH = 107
@@ -17,33 +16,7 @@ MAX_SOCKET_PATH = 107
 
 _LOCK = "lock"
 _WORKERS = "workers.sock"
-_CONTROL = "control.sock"
 _FORK_SERVER = "listener-"
-
-
-def instance_key(target: str) -> str:
-    """16 hex digits for an instance file or project directory, the same for every path to it."""
-    return hashlib.sha256(os.fsencode(os.path.realpath(target))).hexdigest()[:16]
-
-
-def runtime_path(target: str, environ: Mapping[str, str]) -> str:
-    """Where the front of `target` (instance file or project directory) has its directory.
-
-    Touches nothing; a command uses it to find a running front's control socket.
-    """
-    if explicit := environ.get("MAADD_RUNTIME_DIR"):
-        return os.path.abspath(explicit)
-    session = environ.get("XDG_RUNTIME_DIR", "")
-    if os.path.isabs(session) and os.path.isdir(session):
-        base = os.path.join(session, "maadd")
-    else:
-        base = os.path.join(tempfile.gettempdir(), f"maadd-{os.geteuid()}")
-    return os.path.join(base, instance_key(target))
-
-
-def control_socket(path: str) -> str:
-    """The control socket inside the runtime directory `path`."""
-    return os.path.join(path, _CONTROL)
 
 
 class RuntimeDir:
@@ -55,21 +28,22 @@ class RuntimeDir:
         self._target_fd = target_fd
 
     @classmethod
-    def claim(cls, target: str, environ: Mapping[str, str]) -> RuntimeDir:
+    def claim(cls, target: str, environ: Mapping[str, str], *, beside: bool = False) -> RuntimeDir:
         """Create, check and lock the directory of `target`, and sweep it.
+
+        `beside`: where another front holds it, take a directory inside, as several stdio
+        servers may share a project or an instance (spec 04 §10). A daemon shares with nobody.
 
         PROJECT_LOCKED `{scope, ownerPid}` when another front holds it,
         INSTANCE_CONFIG_INVALID when it cannot be used safely.
         """
         path = runtime_path(target, environ)
-        for name in (_WORKERS, _CONTROL):
-            _check_length(os.path.join(path, name))
+        _check_lengths(path)
         if not environ.get("MAADD_RUNTIME_DIR"):
             _make_private(os.path.dirname(path))
-        _make_private(path)
-        lock_fd = _lock(os.path.join(path, _LOCK))
+        path, lock_fd = _claim_first(path, FRONTS_AT_MOST if beside else 1)
         try:
-            target_fd = _lock_target(target)
+            target_fd = _lock_target(target, shared=beside)
         except MaadError:
             os.close(lock_fd)
             raise
@@ -85,7 +59,7 @@ class RuntimeDir:
     @property
     def control_path(self) -> str:
         """The socket that takes commands of the command line."""
-        return control_socket(self.path)
+        return os.path.join(self.path, CONTROL_SOCKET)
 
     def release(self) -> None:
         """Remove the sockets and give the directory up; safe to call twice."""
@@ -102,18 +76,37 @@ class RuntimeDir:
     def _sweep(self) -> None:
         for name in os.listdir(self.path):
             # The fork server of a killed front leaves its socket behind, too.
-            if name in (_WORKERS, _CONTROL) or name.startswith(_FORK_SERVER):
+            if name in (_WORKERS, CONTROL_SOCKET) or name.startswith(_FORK_SERVER):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(self.path, name))
 
 
-def _check_length(path: str) -> None:
-    length = len(os.fsencode(path))
-    if length > MAX_SOCKET_PATH:
-        raise _unusable(
-            f"the socket path {path} has {length} bytes, the system allows {MAX_SOCKET_PATH}; "
-            "set MAADD_RUNTIME_DIR to a shorter directory"
-        )
+def _claim_first(path: str, places: int) -> tuple[str, int]:
+    """The first directory that no front holds, `path` itself or one inside, and its lock."""
+    locked: MaadError | None = None
+    for number in range(1, places + 1):
+        candidate = path if number == 1 else os.path.join(path, str(number))
+        _check_lengths(candidate)
+        _make_private(candidate)
+        try:
+            return candidate, _lock(os.path.join(candidate, _LOCK))
+        except MaadError as failure:
+            if failure.code != "PROJECT_LOCKED":
+                raise
+            locked = locked or failure
+    assert locked is not None
+    raise locked
+
+
+def _check_lengths(path: str) -> None:
+    for name in (_WORKERS, CONTROL_SOCKET):
+        socket = os.path.join(path, name)
+        length = len(os.fsencode(socket))
+        if length > MAX_SOCKET_PATH:
+            raise _unusable(
+                f"the socket path {socket} has {length} bytes, the system allows "
+                f"{MAX_SOCKET_PATH}; set MAADD_RUNTIME_DIR to a shorter directory"
+            )
 
 
 def _make_private(path: str) -> None:
@@ -166,9 +159,9 @@ def _lock(path: str) -> int:
     return fd
 
 
-def _lock_target(target: str) -> int | None:
+def _lock_target(target: str, *, shared: bool) -> int | None:
     """Lock the instance file itself: two fronts may have been given different runtime
-    directories by their environments."""
+    directories by their environments. `shared`: with others of the kind, or not at all."""
     try:
         fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -177,10 +170,12 @@ def _lock_target(target: str) -> int | None:
         os.close(fd)
         return None
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError as error:
         owner = _flock_holder(fd)
         os.close(fd)
+        if shared:
+            return None
         raise _already_served(owner) from error
     except OSError:
         # A file system without flock: the runtime directory alone has to do.

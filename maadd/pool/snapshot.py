@@ -32,6 +32,23 @@ class WorkerSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     last_exit: WorkerExit | None
 
 
+class WorkerGauges(msgspec.Struct, frozen=True):
+    """What the metrics show of a project's worker: its figures are those of its last heartbeat,
+    None before the first and without a worker.
+
+    `restarts` counts starts after a death; `held` the calls that the front handed over and that
+    are not answered.
+    """
+
+    state: str
+    restarts: int
+    held: int
+    rss_bytes: int | None = None
+    queue_depth: int | None = None
+    pending_history: int | None = None
+    pending_changes: int | None = None
+
+
 class IdleWorker(msgspec.Struct, frozen=True):
     """A worker without a call, and what closing it would free in MiB (0 before it said so)."""
 

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerContext, SpawnContext
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from maadd.pool.runtime_dir import MAX_SOCKET_PATH
 from maadd.protocol.messages import WorkerConfig
@@ -117,7 +117,11 @@ class Spawner:
         if self._forks:
             with self._lock:
                 # Not public. Without it the server ends by itself, but after this process.
-                multiprocessing.forkserver._forkserver._stop()  # type: ignore[attr-defined]
+                server: Any = multiprocessing.forkserver._forkserver
+                if server._forkserver_pid is not None:
+                    # It may still be loading modules that nobody needs any more.
+                    os.kill(server._forkserver_pid, signal.SIGTERM)
+                server._stop()
                 _process_settings().pop("tempdir", None)
 
     def _choose_socket_dir(self) -> None:

@@ -1,4 +1,7 @@
-"""Keeps one project's worker up: starts it, starts it again, gives up for a while, stops it."""
+"""Keeps one project's worker up: starts it, starts it again, gives up for a while, stops it.
+
+Where another process may own the project, its worker does instead for as long as it lives.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,20 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from maadd.pool.policy import PoolPolicy
+from maadd.pool.remote_worker import RemoteWorker, find_owner
 from maadd.pool.restart_policy import RestartPolicy
-from maadd.pool.snapshot import WorkerExit, WorkerSnapshot
+from maadd.pool.snapshot import WorkerExit, WorkerGauges, WorkerSnapshot, now_text
 from maadd.pool.spawn import Spawner
-from maadd.pool.worker_handle import Stage, WorkerHandle
+from maadd.pool.worker_handle import Stage, Staged, WorkerHandle
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, error_from_wire
-from maadd.protocol.messages import Event, HistorySettings
+from maadd.protocol.messages import RESYNC, Event, HistorySettings
+from maadd.protocol.ownership import last_owner, read_owner
 
 _START_RETRY_MS = 1_000
+_CONTENDED_S = 0.1
+"""Pause after another process was quicker to own the project."""
+
+Worker = WorkerHandle | RemoteWorker
 
 
 class Project(Protocol):
@@ -52,6 +61,11 @@ class _StartFailure(msgspec.Struct, frozen=True):
 class Surroundings(Protocol):
     """What a supervisor asks of the pool."""
 
+    @property
+    def control_endpoint(self) -> str | None:
+        """This front's own control socket."""
+        ...
+
     def new_worker(self, project: Project, supervisor: Supervisor) -> WorkerHandle:
         """A handle of the next generation, known to the router."""
         ...
@@ -83,7 +97,7 @@ class Supervisor:
         self.project = project
         """As configured; the next start uses it."""
         self.state = State.ABSENT
-        self.worker: WorkerHandle | None = None
+        self.worker: Worker | None = None
         self.touched = time.monotonic()
         self.occupies_room = False
         """Whether it counts as a live worker."""
@@ -97,6 +111,8 @@ class Supervisor:
         self._failure: _StartFailure | None = None
         self._last_error: WireError | None = None
         self._last_exit: WorkerExit | None = None
+        self._locked_until: float | None = None
+        """Until when an owner that cannot be reached is waited for."""
         self._recycled_at = -math.inf
         self._recycling = False
         self._stopping = False
@@ -108,7 +124,7 @@ class Supervisor:
 
     # -- for callers ---------------------------------------------------------------------
 
-    async def ready(self, timeout_s: float) -> WorkerHandle:
+    async def ready(self, timeout_s: float) -> Worker:
         """The ready worker, started if need be and shared by all who wait.
 
         The start's own errors; PROJECT_UNAVAILABLE `{state, retryAfterMs}` when it cannot
@@ -147,10 +163,12 @@ class Supervisor:
         )
 
     def is_idle(self) -> bool:
-        """Whether nothing would be lost by stopping it."""
+        """Whether nothing would be lost by stopping it. Another front's worker tells of changes."""
+        if isinstance(self.worker, RemoteWorker):
+            return False
         if self._stopping or self.state not in (State.READY, State.BACKOFF, State.FAILED):
             return False
-        return self.worker is None or not self.worker.calls
+        return self.worker is None or not (self.worker.calls or self.worker.jobs_alone)
 
     def snapshot(self) -> WorkerSnapshot:
         """The `worker` block of health."""
@@ -166,6 +184,23 @@ class Supervisor:
             queue_depth=0 if beat is None else beat.queue_depth,
             last_error=self._last_error,
             last_exit=self._last_exit,
+        )
+
+    def gauges(self) -> WorkerGauges:
+        """The worker in figures."""
+        worker = self.worker
+        held = 0 if worker is None else len(worker.calls)
+        beat = None if worker is None else worker.heartbeat
+        if beat is None:
+            return WorkerGauges(self.state.value, self._restart_count, held)
+        return WorkerGauges(
+            self.state.value,
+            self._restart_count,
+            held,
+            beat.rss_bytes,
+            beat.queue_depth,
+            beat.pending_history,
+            beat.pending_changes,
         )
 
     # -- for the pool --------------------------------------------------------------------
@@ -217,12 +252,13 @@ class Supervisor:
 
     # -- Listener ------------------------------------------------------------------------
 
-    def worker_changed(self, worker: WorkerHandle) -> None:
+    def worker_changed(self, worker: Staged) -> None:
         """The worker's stage changed."""
         if worker is not self.worker:
             return
         if worker.stage is Stage.READY:
             self._restarts.ready(time.monotonic())
+            self._locked_until = None
             self._last_error = None
             self._become(State.READY)
         else:
@@ -254,6 +290,10 @@ class Supervisor:
     async def _one_life(self) -> bool:
         """Start a worker and see it through to its end. True: another one is to follow."""
         self._become(State.STARTING)
+        if self._policy.attaches:
+            owner = await self._find_owner()
+            if self._stopping or owner is not None:
+                return await self._borrow(owner)
         try:
             await self._surroundings.make_room(self)
         except MaadError as refusal:
@@ -273,8 +313,7 @@ class Supervisor:
             self.worker = None
         self._last_exit = end or self._last_exit
         if worker.failure is not None:
-            self._fail(worker.failure)
-            return False
+            return await self._refused(worker.failure)
         if self._stopping or self._recycling:
             return self._recycling
         if worker.said_goodbye and end is not None and end.code == 0:
@@ -283,6 +322,79 @@ class Supervisor:
         self.occupies_room = False
         await self._mourn(worker, end)
         return True
+
+    async def _find_owner(self) -> RemoteWorker | None:
+        """The worker of another process that owns the project, if there is one."""
+        if self._locked_until is None:
+            self._locked_until = time.monotonic() + self._policy.attach_wait_s
+        finding = asyncio.create_task(
+            find_owner(
+                self.project.path,
+                self.project.name,
+                self._surroundings.control_endpoint,
+                self._locked_until,
+                self._policy,
+                self,
+                self._log,
+            )
+        )
+        stopped = asyncio.create_task(self._stop_asked.wait())
+        await asyncio.wait((finding, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if not finding.done():
+            finding.cancel()
+            await asyncio.wait((finding,))
+        return None if finding.cancelled() else finding.result()
+
+    async def _borrow(self, owner: RemoteWorker | None) -> bool:
+        """Use another front's worker to its end. True: the search is to begin again."""
+        if owner is None or self._stopping:
+            if owner is not None:
+                await owner.stop(0, 0)
+            return False
+        self._recycling = False
+        self.worker = owner
+        owner.begin()
+        try:
+            await owner.ended
+        finally:
+            self.worker = None
+        if owner.failure is not None:
+            return await self._refused(owner.failure)
+        if self._stopping:
+            return self._recycling
+        # What it had to tell at its end is not known here.
+        self.worker_event(Event(0, RESYNC, "", "", now_text(), "tool"))
+        return True
+
+    async def _refused(self, errors: list[WireError]) -> bool:
+        """The project could not be opened. True: the process that has it is to be found, or is a
+        command without a control socket, which is over soon."""
+        until = self._locked_until or time.monotonic() + self._policy.attach_wait_s
+        self._locked_until = None
+        if errors[0].code == "PROJECT_LOCKED" and time.monotonic() < until:
+            owner = await asyncio.to_thread(last_owner, self.project.path)
+            if self._policy.attaches or owner.endpoint is None:
+                self._locked_until = until
+                await self._until_free(until)
+                return not self._stopping
+        self._fail(errors)
+        return False
+
+    async def _until_free(self, deadline: float) -> None:
+        """Wait for the end of a command that owns the project."""
+        await self._pause(_CONTENDED_S)
+        while not self._policy.attaches and time.monotonic() < deadline and not self._stopping:
+            if await asyncio.to_thread(read_owner, self.project.path) is None:
+                return
+            await self._pause(_CONTENDED_S)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but not for longer than until somebody asks for the end."""
+        try:
+            await asyncio.wait_for(self._stop_asked.wait(), seconds)
+        except TimeoutError:
+            return
 
     async def _mourn(self, worker: WorkerHandle, end: WorkerExit | None) -> None:
         """Wait out the back-off after a death."""
@@ -299,10 +411,7 @@ class Supervisor:
             failed=restart.failed,
         )
         self._become(State.FAILED if restart.failed else State.BACKOFF)
-        try:
-            await asyncio.wait_for(self._stop_asked.wait(), restart.delay_s)
-        except TimeoutError:
-            return
+        await self._pause(restart.delay_s)
 
     def _fail(self, errors: list[WireError], ttl_s: float | None = None) -> None:
         ttl = self._policy.start_failure_ttl_s if ttl_s is None else ttl_s

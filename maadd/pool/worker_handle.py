@@ -6,17 +6,23 @@ import asyncio
 import enum
 import signal
 import time
-from collections.abc import Callable
 from typing import Protocol
 
-import msgspec
 from structlog.typing import FilteringBoundLogger
 
+from maadd.pool.held_calls import (
+    CallEnd,
+    ForwardPermit,
+    HeldCalls,
+    OnPermit,
+    OnProgress,
+    PendingCall,
+)
 from maadd.pool.policy import PoolPolicy
 from maadd.pool.router import PeerFull, PeerGone, Router
 from maadd.pool.snapshot import WorkerExit, now_text
 from maadd.pool.spawn import Spawner, WorkerProcess
-from maadd.protocol.errors import MaadError, WireError
+from maadd.protocol.errors import WireError
 from maadd.protocol.messages import (
     Bye,
     Call,
@@ -28,13 +34,14 @@ from maadd.protocol.messages import (
     Failed,
     Heartbeat,
     Hello,
+    Permit,
+    PermitRequest,
     Ready,
     Reply,
+    SessionEnded,
     ToFront,
     WorkerConfig,
 )
-
-QUEUE_RETRY_MS = 500
 
 
 class Stage(enum.Enum):
@@ -47,67 +54,17 @@ class Stage(enum.Enum):
     ENDED = "ended"
 
 
-class CallEnd(enum.Enum):
-    """How a call ended that has no reply."""
+class Staged(Protocol):
+    """A worker, as far as whoever follows its life has to know it."""
 
-    WITHDRAWN = "withdrawn"
-    """The worker did nothing of it."""
-    PUBLISHED = "published"
-    """The write is past its publish point and goes on; its reply comes later."""
-    LOST = "lost"
-    """The worker died with it."""
-    EXPIRED = "expired"
-    """Its time is over."""
-
-
-OnProgress = Callable[[CallProgress], None]
-"""Hears how far a call is, while its caller waits."""
-
-
-class PendingCall:
-    """A call that a worker holds. `outcome` is what its caller waits for now."""
-
-    __slots__ = (
-        "cancelled",
-        "is_write",
-        "late",
-        "on_end",
-        "on_progress",
-        "outcome",
-        "request_id",
-        "tool",
-    )
-
-    def __init__(
-        self,
-        request_id: str,
-        tool: str,
-        is_write: bool,
-        outcome: asyncio.Future[Reply | CallEnd],
-        on_progress: OnProgress | None = None,
-    ) -> None:
-        self.request_id = request_id
-        self.tool = tool
-        self.is_write = is_write
-        self.outcome = outcome
-        self.on_progress = on_progress
-        self.cancelled = False
-        """Whether the worker was told to give it up."""
-        self.late: int | None = None
-        """The limit in ms, once the caller has its REQUEST_TIMEOUT."""
-        self.on_end: Callable[[], None] | None = None
-        """To be called when the worker is done with a call that nobody waits for."""
-
-    def settle(self, outcome: Reply | CallEnd) -> None:
-        """Tell the caller, if it still waits."""
-        if not self.outcome.done():
-            self.outcome.set_result(outcome)
+    @property
+    def stage(self) -> Stage: ...
 
 
 class Listener(Protocol):
     """Who follows a worker's life."""
 
-    def worker_changed(self, worker: WorkerHandle) -> None:
+    def worker_changed(self, worker: Staged) -> None:
         """The stage changed."""
         ...
 
@@ -130,7 +87,9 @@ class WorkerHandle:
         self.identity = config.wire_identity
         self.project = config.project
         self.stage = Stage.STARTING
-        self.calls: dict[str, PendingCall] = {}
+        self.calls = HeldCalls(
+            config.project, policy.worker_queue, log.bind(project=config.project)
+        )
         self.failure: list[WireError] | None = None
         """Why the project could not be opened, from the worker itself."""
         self.index_empty: int | None = None
@@ -148,6 +107,7 @@ class WorkerHandle:
         self._policy = policy
         self._listener = listener
         self._log = log.bind(project=config.project)
+        self.calls = HeldCalls(config.project, policy.worker_queue, self._log)
         self._loop = asyncio.get_running_loop()
         self.ended = self._loop.create_future()
         self._heard = time.monotonic()
@@ -250,9 +210,7 @@ class WorkerHandle:
 
     def _finish(self, end: WorkerExit | None) -> None:
         self.stage = Stage.ENDED
-        calls, self.calls = self.calls, {}
-        for pending in calls.values():
-            self._close(pending, CallEnd.LOST)
+        self.calls.lose_all()
         self.ended.set_result(end)
         self._listener.worker_changed(self)
 
@@ -270,84 +228,64 @@ class WorkerHandle:
         is_write: bool,
         deadline_ms: int,
         on_progress: OnProgress | None = None,
+        on_permit: OnPermit | None = None,
+        forward_permit: ForwardPermit | None = None,
     ) -> PendingCall:
         """Hand a call over; OVERLOADED when the worker holds as many as it may.
 
         A worker that turns out to be unreachable is killed and the call is WITHDRAWN.
         """
-        if len(self.calls) >= self._policy.worker_queue:
-            raise self._queue_full()
-        if call.request_id in self.calls:
-            raise ValueError(f"request id {call.request_id} is in use")
-        message = msgspec.structs.replace(
+        message, pending = self.calls.prepare(
             call,
-            generation=self._config.generation,
+            self._config.generation,
             is_write=is_write,
             deadline_ms=deadline_ms,
-            wants_progress=on_progress is not None,
-        )
-        pending = PendingCall(
-            call.request_id, call.tool, is_write, self._loop.create_future(), on_progress
+            on_progress=on_progress,
+            on_permit=on_permit,
+            forward_permit=forward_permit,
         )
         try:
             self._router.send(self.identity, message)
         except PeerFull as error:
-            raise self._queue_full() from error
+            raise self.calls.full() from error
         except PeerGone:
             self.kill("its connection is gone")
             pending.settle(CallEnd.WITHDRAWN)
             return pending
-        self.calls[call.request_id] = pending
+        self.calls.add(pending)
         return pending
 
-    def holds(self, pending: PendingCall) -> bool:
-        """Whether the worker still has the call."""
-        return self.calls.get(pending.request_id) is pending
+    @property
+    def jobs_alone(self) -> int:
+        """Background jobs that no call waits for, by its last heartbeat."""
+        return 0 if self.heartbeat is None else self.heartbeat.jobs
 
-    def cancel(self, pending: PendingCall) -> None:
-        """Tell the worker that nobody waits for the call any more."""
-        if self.holds(pending):
+    def cancel(self, pending: PendingCall, *, expired: bool = False) -> None:
+        """Tell the worker that nobody waits for the call any more, or that its time is over."""
+        if self.calls.holds(pending):
             pending.cancelled = True
-            self._tell(Cancel(pending.request_id))
+            self._tell(Cancel(pending.request_id, expired))
 
-    def expect_word(self, pending: PendingCall) -> asyncio.Future[Reply | CallEnd]:
-        """A new outcome to wait for, after the first one was EXPIRED."""
-        pending.outcome = self._loop.create_future()
-        if not self.holds(pending):
-            pending.settle(CallEnd.LOST)
-        return pending.outcome
+    def pass_permit(self, permit: Permit) -> None:
+        """The word of another front on a create that it sent."""
+        self._tell(self.calls.pass_permit(permit, ready=self.stage is Stage.READY))
 
-    def _queue_full(self) -> MaadError:
-        return MaadError(
-            "OVERLOADED",
-            f'too many calls wait for the project "{self.project}"; retry later',
-            {
-                "reason": "worker_queue",
-                "limit": self._policy.worker_queue,
-                "retryAfterMs": QUEUE_RETRY_MS,
-            },
-        )
+    def forget_session(self, session_id: str) -> None:
+        """Have the worker give up the strict calls of an ended session, and let go of what it
+        keeps for its pages. What has its permit goes on."""
+        pending_calls = self.calls.end_session(session_id)
+        if pending_calls is None:
+            return
+        for pending in pending_calls:
+            self.cancel(pending)
+        self._tell(SessionEnded(session_id))
 
-    def _tell(self, message: Cancel | Drain) -> None:
+    def _tell(self, message: Cancel | Permit | SessionEnded | Drain) -> None:
         try:
             self._router.send(self.identity, message)
         except (PeerGone, PeerFull) as error:
             # It has ended, is about to, or does not listen: the ladder and the clock decide.
             self._log.debug("worker_unreachable", reason=type(error).__name__)
-
-    def _close(self, pending: PendingCall, outcome: Reply | CallEnd) -> None:
-        pending.settle(outcome)
-        if pending.on_end is not None:
-            pending.on_end()
-        if pending.late is not None:
-            error = outcome.error_code if isinstance(outcome, Reply) else outcome.value
-            self._log.warning(
-                "tool_call_overrun",
-                request_id=pending.request_id,
-                tool=pending.tool,
-                limit_ms=pending.late,
-                error=error,
-            )
 
     # -- messages ------------------------------------------------------------------------
 
@@ -355,9 +293,7 @@ class WorkerHandle:
         """A message of this worker."""
         self._heard = time.monotonic()
         if isinstance(message, Reply):
-            pending = self.calls.pop(message.request_id, None)
-            if pending is not None:
-                self._close(pending, message)
+            self.calls.answer(message)
         else:
             self._receive_other(message)
 
@@ -366,14 +302,22 @@ class WorkerHandle:
             case Event():
                 self._listener.worker_event(message)
             case CallProgress():
-                self._progress(message)
+                self.calls.progress(message)
             case Heartbeat():
                 self.heartbeat = message
                 self.last_heartbeat_at = now_text()
                 if message.state == "draining":
                     self._leave()
             case Cancelled():
-                self._cancelled(message)
+                if self.calls.given_up(message):
+                    # The call can go to the next worker.
+                    self._leave()
+            case PermitRequest():
+                current = message.generation == self._config.generation
+                ready = current and self.stage is Stage.READY
+                permit = self.calls.permit(message, ready=ready)
+                if permit is not None:
+                    self._tell(permit)
             case Ready():
                 if self.stage is Stage.STARTING:
                     self.stage = Stage.READY
@@ -395,22 +339,3 @@ class WorkerHandle:
                 self._leave()
             case Hello():
                 return
-
-    def _progress(self, message: CallProgress) -> None:
-        pending = self.calls.get(message.request_id)
-        if pending is not None and pending.on_progress is not None and not pending.outcome.done():
-            pending.on_progress(message)
-
-    def _cancelled(self, message: Cancelled) -> None:
-        pending = self.calls.get(message.request_id)
-        if pending is None:
-            return
-        if not message.withdrawn:
-            pending.settle(CallEnd.PUBLISHED)
-            return
-        if not pending.cancelled:
-            # The worker takes no more calls, and this one can go to the next.
-            self._leave()
-        del self.calls[message.request_id]
-        pending.late = None
-        self._close(pending, CallEnd.WITHDRAWN)

@@ -15,14 +15,17 @@ _HALF = "a text holds half of a surrogate pair, which is no character; send vali
 _TOO_LARGE = "integers beyond 64 bits cannot be sent; send such a number as text"
 
 
-def check_encodable(tool: str, arguments: object) -> None:
-    """INVALID_ARGS that names each value which no encoding has; a good call costs one encoding."""
+def check_encodable(tool: str, arguments: object, *, as_text: bool = False) -> None:
+    """INVALID_ARGS that names each value which no encoding has; a good call costs one encoding.
+
+    Arguments that travel `as_text` may hold integers of any length.
+    """
     try:
-        msgspec.msgpack.encode(arguments)
+        (msgspec.json.encode if as_text else msgspec.msgpack.encode)(arguments)
     except (OverflowError, UnicodeEncodeError):
         issues = [
             {"path": path, "message": message}
-            for path, message in itertools.islice(_faults(arguments), _MOST_ISSUES)
+            for path, message in itertools.islice(_faults(arguments, as_text), _MOST_ISSUES)
         ]
         texts = "; ".join(
             ": ".join(filter(None, (issue["path"], issue["message"]))) for issue in issues
@@ -41,7 +44,7 @@ def is_broken(text: str) -> bool:
     return False
 
 
-def _faults(arguments: object) -> Iterator[tuple[str, str]]:
+def _faults(arguments: object, as_text: bool) -> Iterator[tuple[str, str]]:
     """Paths and faults, in the order of the arguments."""
     pending: list[tuple[str, object]] = [("", arguments)]
     while pending:
@@ -50,7 +53,7 @@ def _faults(arguments: object) -> Iterator[tuple[str, str]]:
             if is_broken(value):
                 yield path, _HALF
         elif isinstance(value, int):
-            if not -(2**63) <= value < 2**64:
+            if not as_text and not -(2**63) <= value < 2**64:
                 yield path, _TOO_LARGE
         elif isinstance(value, dict):
             inner = [(f"{path}.{_shown(name)}" if path else _shown(name), name) for name in value]

@@ -34,11 +34,15 @@ class HistorySettings(msgspec.Struct, frozen=True):
     """What becomes of files that others changed: `index`, or `commit` as well."""
 
 
+PROVIDER_GROUP = "maadd.embedding_providers"
+"""Entry points of other packages that make embedding providers."""
+
+
 class EmbeddingSettings(msgspec.Struct, frozen=True):
     """The semantic subsystem's part of the environment (spec 02 §6.1, 07).
 
-    `provider` is None for lexical search only; `model` and `dim` None mean the provider's
-    own. Its repr never shows the key.
+    `provider` is `openai`, `local`, `fake` or the name of an entry point, None for search by
+    words only; `model` and `dim` None mean the provider's own. Its repr never shows the key.
     """
 
     enable: bool = False
@@ -129,6 +133,18 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     errors: list[WireError]
 
 
+class ResultBudget(msgspec.Struct, frozen=True):
+    """How large the result of a strict call may be, and what the front adds to it (spec 05 §8).
+
+    `source` is the `_source` member, None without one.
+    """
+
+    cap_bytes: int
+    emits_request_id: bool = False
+    source: str | None = None
+    structured: bool = False
+
+
 class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
     """Front to worker: one tool call that passed the front's checks (spec 04 §6)."""
 
@@ -148,15 +164,41 @@ class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
     """The front's refusal of a write with an idempotency key, unless it is a replay (04 §6)."""
     wants_progress: bool = False
     """Whether anybody hears of its CallProgress."""
+    source: bytes | None = None
+    """The arguments as JSON text, in place of `args`, for a tool that judges numbers and names
+    exactly as they were written (spec 05 §10.1)."""
+    budget: ResultBudget | None = None
+    """Set for the strict tools."""
+    unguarded: bool = False
+    """The guard against an empty index, which is for clients, does not stop the local operator."""
 
 
-class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+class Cancel(msgspec.Struct, frozen=True, tag="cancel", omit_defaults=True):
     """Front to worker: nobody waits for this call any more.
 
-    A read is interrupted; a write is withdrawn when it has not reached its publish point.
+    A read is interrupted; a write is withdrawn when it has not reached its publish point. A job
+    that nobody else waits for is ended, unless the call has `expired`: then it goes on.
     """
 
     request_id: str
+    expired: bool = False
+
+
+class Permit(msgspec.Struct, frozen=True, tag="permit", omit_defaults=True):
+    """Front to worker: the answer to a PermitRequest; with `refusal` nothing may be published.
+
+    Given in the same turn in which access was judged: what the front hears later, a
+    revocation or a timeout, comes after the write (spec 05 §10.2).
+    """
+
+    request_id: str
+    refusal: WireError | None = None
+
+
+class SessionEnded(msgspec.Struct, frozen=True, tag="session_ended"):
+    """Front to worker: what was kept for this session can go."""
+
+    session_id: str
 
 
 class Reply(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
@@ -176,16 +218,28 @@ class Reply(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
     audit: dict[str, Any] | None = None
 
 
-class Cancelled(msgspec.Struct, frozen=True, tag="cancelled"):
+class Cancelled(msgspec.Struct, frozen=True, tag="cancelled", omit_defaults=True):
     """Worker to front: what became of a call that cannot be answered now.
 
     `withdrawn`: nothing of it was done or will be, and no Reply follows. It answers a
     Cancel that came in time, and a Call that reached a worker which takes no more calls.
-    Not withdrawn: the write is past its publish point; its Reply follows.
+    Not withdrawn: the write is past its publish point; its Reply follows. `job_id` names the
+    background job that the call waited for.
     """
 
     request_id: str
     withdrawn: bool
+    job_id: str | None = None
+
+
+class PermitRequest(msgspec.Struct, frozen=True, tag="permit_request"):
+    """Worker to front: a guarded create is about to be published, and waits for its Permit.
+
+    It waits at most `PERMIT_WAIT_S`, or until its deadline; then nothing is published.
+    """
+
+    request_id: str
+    generation: int
 
 
 class CallProgress(msgspec.Struct, frozen=True, tag="progress", omit_defaults=True):
@@ -198,6 +252,10 @@ class CallProgress(msgspec.Struct, frozen=True, tag="progress", omit_defaults=Tr
     done: float
     total: float | None = None
     text: str | None = None
+
+
+RESYNC = "resync"
+"""Action of an event that stands for others: changes of the project may have been missed."""
 
 
 class Event(msgspec.Struct, frozen=True, tag="event"):
@@ -215,7 +273,9 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     """Worker to front, once a second, also while starting.
 
     `progress` is any text that changes when start-up advances; `doc_types` are the registered
-    types, None before they are known.
+    types, None before they are known; `jobs` counts background jobs that no call waits for.
+    `pending_history` counts writes that are on disk and not yet in Git, `pending_changes` changed
+    files that the index does not show yet.
     """
 
     rss_bytes: int
@@ -223,6 +283,9 @@ class Heartbeat(msgspec.Struct, frozen=True, tag="heartbeat"):
     state: str
     progress: str = ""
     doc_types: list[str] | None = None
+    jobs: int = 0
+    pending_history: int = 0
+    pending_changes: int = 0
 
 
 class Drain(msgspec.Struct, frozen=True, tag="drain"):
@@ -235,8 +298,22 @@ class Bye(msgspec.Struct, frozen=True, tag="bye"):
     clean: bool
 
 
-ToFront = Hello | Ready | Failed | Reply | Cancelled | CallProgress | Event | Heartbeat | Bye
-ToWorker = Call | Cancel | Drain
+ToFront = (
+    Hello
+    | Ready
+    | Failed
+    | Reply
+    | Cancelled
+    | PermitRequest
+    | CallProgress
+    | Event
+    | Heartbeat
+    | Bye
+)
+ToWorker = Call | Cancel | Permit | SessionEnded | Drain
+
+PERMIT_WAIT_S = 5.0
+"""How long a worker waits for the front's word at its publish point (spec 05 §10.2)."""
 
 _encoder = msgspec.msgpack.Encoder()
 _front_decoder = msgspec.msgpack.Decoder(ToFront)

@@ -1,4 +1,4 @@
-"""The serialized MCP result of a call, and its size without building it (spec 04 §1.1, 05 §8.2).
+"""The envelope of a success and the MCP result around it, with its size (spec 04 §1.1, 05 §8.2).
 
 The envelope text is compact JSON, so the only characters that need escaping inside the result's
 string are `"` and `\\`: JSON text holds no raw control characters, and non-ASCII stays as it is.
@@ -6,11 +6,33 @@ string are `"` and `\\`: JSON text holds no raw control characters, and non-ASCI
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+
+_encode = msgspec.json.encode
+
 _HEAD = b'{"content":[{"type":"text","text":"'
 _TAIL = b'"}]'
 _STRUCTURED = b',"structuredContent":'
 _IS_ERROR = b',"isError":true'
 _END = b"}"
+
+
+def success_text(data: bytes, *, source: str | None, meta: dict[str, Any] | None) -> bytes:
+    """`{"ok":true,"data":…,"_source"?,"_meta"?}` around finished JSON."""
+    return b"".join((b'{"ok":true,"data":', data, envelope_tail(source, meta)))
+
+
+def envelope_tail(source: str | None, meta: dict[str, Any] | None) -> bytes:
+    """What closes every envelope."""
+    parts: list[bytes] = []
+    if source is not None:
+        parts += (b',"_source":', _encode(source))
+    if meta:
+        parts += (b',"_meta":', _encode(meta))
+    parts.append(b"}")
+    return b"".join(parts)
 
 
 def result_size(text: bytes, *, is_error: bool = False, structured: bool = False) -> int:

@@ -92,8 +92,8 @@ TOOL_TEXTS: Mapping[str, ToolText] = MappingProxyType(
         "maad_query": ToolText(
             "Query records",
             "Find records of a type by indexed fields: filter, sort, page, return fields or bodies "
-            "(depth cold). filters: field to value or {op,value} or a list of these, all ANDed; op "
-            "is eq neq gt gte lt lte in contains between. To count use maad_aggregate. "
+            "(depth cold). filters: field or ref->field to value, {op,value} or list of these, all "
+            "ANDed; op is eq neq gt gte lt lte in contains between. To count use maad_aggregate. "
             "Example: "
             '{"docType":"work_order","filters":{"cost":{"op":"gt","value":100}},"fields":["asset"]}',
         ),
@@ -272,8 +272,9 @@ TOOL_TEXTS: Mapping[str, ToolText] = MappingProxyType(
             "Reindex",
             "Bring the index in line with the files; records are not changed. Rarely needed, as "
             "edits are noticed. force reads all files anew; prune also drops rows of folders that "
-            "are really gone (lists them unless confirm is true). After schema edits use "
-            'maad_reload first. Example: {"force":true}',
+            "are really gone (lists them unless confirm is true). With wait false it runs as a "
+            "job, listed in maad_health; a call that times out leaves its job running. After "
+            'schema edits use maad_reload first. Example: {"force":true}',
         ),
         "maad_reload": ToolText(
             "Reload schemas",

@@ -72,6 +72,11 @@ class ToolSpec(msgspec.Struct, frozen=True):
         """Whether calls go to the worker of a project."""
         return self.kind is not ToolKind.ENGINELESS
 
+    @property
+    def exact_arguments(self) -> bool:
+        """Whether the worker judges the text of the arguments as it was written."""
+        return self.strict and self.kind is ToolKind.WRITE
+
     def kind_of(self, arguments: msgspec.Struct) -> ToolKind:
         """The kind of one call, which for `maad_instructions` depends on its action."""
         if self.write_action is not None and getattr(arguments, "action", None) == (
@@ -177,11 +182,13 @@ _ROWS = (
     _tool("maad_verify", READER, READ, _READS, a.VerifyArgs, available=True),
     _tool("maad_find_orphans", READER, READ, _READS, a.FindOrphansArgs, available=True),
     _tool("maad_changes_since", READER, READ, _READS, a.ChangesSinceArgs, available=True),
-    _tool("maad_semantic_search", READER, READ, _READS, a.SemanticSearchArgs),
+    _tool("maad_semantic_search", READER, READ, _READS, a.SemanticSearchArgs, available=True),
     _tool("maad_history", READER, READ, _READS, a.HistoryArgs, available=True),
     _tool("maad_audit", READER, READ, _READS, a.AuditArgs, available=True),
-    _tool("maad_document_receipt", READER, READ, _READS, a.DocumentReceiptArgs, "S"),
-    _tool("maad_create_contract", READER, READ, _READS, a.CreateContractArgs, "S"),
+    _tool(
+        "maad_document_receipt", READER, READ, _READS, a.DocumentReceiptArgs, "S", available=True
+    ),
+    _tool("maad_create_contract", READER, READ, _READS, a.CreateContractArgs, "S", available=True),
     _tool(
         "maad_instructions",
         READER,
@@ -193,7 +200,7 @@ _ROWS = (
     ),
     _tool("maad_validate", WRITER, READ, _READS, a.ValidateArgs, available=True),
     _tool("maad_create", WRITER, WRITE, _ADDS, a.CreateArgs, "K", available=True),
-    _tool("maad_create_guarded", WRITER, WRITE, _ADDS, a.CreateGuardedArgs, "S"),
+    _tool("maad_create_guarded", WRITER, WRITE, _ADDS, a.CreateGuardedArgs, "S", available=True),
     _tool("maad_update", WRITER, WRITE, _CHANGES, a.UpdateArgs, "K", available=True),
     _tool("maad_bulk_create", WRITER, WRITE, _ADDS, a.BulkCreateArgs, "K", available=True),
     _tool("maad_bulk_update", WRITER, WRITE, _CHANGES, a.BulkUpdateArgs, "K", available=True),

@@ -16,7 +16,7 @@ import msgspec
 from maadd.auth.record import TokenRecord
 from maadd.auth.timestamps import format_timestamp
 from maadd.config.instance import Instance, ProjectConfig
-from maadd.protocol.messages import Event
+from maadd.protocol.messages import RESYNC, Event
 from maadd.sessions.binding import role_on
 from maadd.sessions.record_uri import RecordUri
 from maadd.sessions.session import Session
@@ -110,7 +110,10 @@ class ChangeNotifier:
         self._projects: dict[str, _Gathering] = {}
 
     def take(self, project: str, event: Event) -> None:
-        """Note an event of a project's worker."""
+        """Note an event of a project's worker; RESYNC has everybody who listens poll."""
+        if event.action == RESYNC:
+            self._resync_all(project)
+            return
         gathering = self._projects.setdefault(project, _Gathering())
         # Numbers only ever grow, also when a rebuilt index counts from the beginning again.
         gathering.seq = max(gathering.seq + 1, event.seq)
@@ -149,12 +152,21 @@ class ChangeNotifier:
                     self._resync(session, project)
                     break
 
+    def _resync_all(self, project: str) -> None:
+        declared = self._state.instance.projects.get(project)
+        if declared is None:
+            return
+        self._projects.setdefault(project, _Gathering())
+        for session in self._sessions:
+            if self._may_hear(session, declared) and _listens_to(session, project):
+                self._resync(session, project)
+
     def _resync(self, session: Session, project: str) -> None:
         """Replace what waits in a full queue by the advice to poll."""
         now = format_timestamp(time.time())
         for lost in sorted(session.notices.drop_topics() | {project}):
             seq = self._projects[lost].told
-            params = _UpdateParams(str(RecordUri(lost)), "resync", lost, now, seq)
+            params = _UpdateParams(str(RecordUri(lost)), RESYNC, lost, now, seq)
             session.notices.insist(msgspec.json.encode(_Message(UPDATED, params)), lost)
 
     def _may_hear(self, session: Session, project: ProjectConfig) -> bool:
@@ -184,6 +196,14 @@ def wants(session: Session, project: str, event: Event) -> bool:
         and subscription.project in (None, project)
         and (subscription.doc_types is None or event.doc_type in subscription.doc_types)
     )
+
+
+def _listens_to(session: Session, project: str) -> bool:
+    """Whether some event of the project would be for this session."""
+    if any(uri.project == project for uri in session.watched):
+        return True
+    subscription = session.subscription
+    return subscription is not None and subscription.project in (None, project)
 
 
 def _encode(project: str, event: Event) -> bytes:

@@ -45,8 +45,10 @@ class ToolPipeline(Protocol):
         arguments: object,
         *,
         progress: ReportProgress | None = None,
+        source: bytes | None = None,
     ) -> CallResult:
-        """Run one call through all checks; `arguments` is decoded JSON as the client sent it."""
+        """Run one call through all checks; `arguments` is decoded JSON as the client sent it,
+        `source` its text for the tools that judge that."""
         ...
 
     def listed_tools(self, caller: Caller) -> Sequence[ToolSpec]:

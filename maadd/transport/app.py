@@ -11,6 +11,7 @@ from structlog.typing import FilteringBoundLogger
 from maadd.auth.record import TokenRecord
 from maadd.auth.registry import TokenRegistry
 from maadd.config.settings import Settings
+from maadd.ops.meter import Meter
 from maadd.protocol.errors import MaadError
 from maadd.sessions.session import Session
 from maadd.sessions.table import SessionTable
@@ -69,7 +70,9 @@ class HttpApp:
         sessions: SessionTable,
         face: McpFace,
         log: FilteringBoundLogger,
+        meter: Meter,
     ) -> None:
+        self._meter = meter
         self._state = state
         self._settings = settings
         self._tokens = tokens
@@ -83,17 +86,23 @@ class HttpApp:
             state=state, settings=settings, sessions=sessions, face=face, log=log
         )
 
+    def count_refusal(self, code: str, reason: str = "") -> None:
+        """Count a refused request, also one that never came this far."""
+        self._meter.refused[code, reason] += 1
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         reply = Reply(send)
         try:
             await self._route(scope, receive, reply)
         except RefusedError as refused:
+            self.count_refusal(refused.answer.code, refused.reason)
             await reply.send(refused.answer)
         except ClientGoneError:
             return
         except Exception:
             self._log.exception("http_request_failed", path=scope["path"])
+            self.count_refusal(INTERNAL.code)
             if reply.started:
                 raise
             await reply.send(INTERNAL)
@@ -163,10 +172,10 @@ class HttpApp:
             return found.token
         address = self._remote_address(head, scope)
         if not self._throttle.admit(address):
-            raise RefusedError(THROTTLED)
+            raise RefusedError(THROTTLED, "auth_failures")
         details = {} if found.token_id is None else {"token_id": found.token_id}
         self._log.info("auth_failure", remote_addr=address, reason=found.failure, **details)
-        raise RefusedError(UNAUTHORIZED)
+        raise RefusedError(UNAUTHORIZED, found.failure or "")
 
     def _pin(self, head: Head, scope: Scope) -> Pin | None:
         """Step 6."""

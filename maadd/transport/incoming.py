@@ -18,11 +18,12 @@ KEEP_ALIVE_S = 25.0
 
 
 class RefusedError(Exception):
-    """The request ends here, with this answer."""
+    """The request ends here, with this answer; `reason` is for the metrics alone."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, reason: str = "") -> None:
         super().__init__(answer.status)
         self.answer = answer
+        self.reason = reason
 
 
 class ClientGoneError(Exception):

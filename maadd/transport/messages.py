@@ -10,6 +10,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from maadd.protocol.encodable import is_broken
+from maadd.protocol.strict_json import parse_json
+from maadd.protocol.tools import TOOLS
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -23,13 +25,17 @@ VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 
 MessageId = int | str
 
+_EXACT_TOOLS = frozenset(name for name, spec in TOOLS.items() if spec.exact_arguments)
+
 
 class CallParams(msgspec.Struct, frozen=True):
     """The params of `tools/call`; `arguments` is for the pipeline to judge."""
 
     name: str
     arguments: Any = None
-    meta: Any = msgspec.field(name="_meta", default=None)
+    meta: Any = None
+    source: bytes | None = None
+    """The arguments as they were written, for the tools that judge their text."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -67,6 +73,12 @@ class Notification(msgspec.Struct, frozen=True):
     params: dict[str, Any] | None
 
 
+class _WireCall(msgspec.Struct, frozen=True):
+    name: str
+    arguments: Raw | UnsetType = UNSET
+    meta: Any = msgspec.field(name="_meta", default=None)
+
+
 class NotAMessage(ValueError):
     """The bytes are not JSON, or not JSON-RPC."""
 
@@ -78,6 +90,14 @@ class _Wire(msgspec.Struct, frozen=True):
     params: Raw | UnsetType = UNSET
     result: Raw | UnsetType = UNSET
     error: Raw | UnsetType = UNSET
+
+
+class _DecodedCall(msgspec.Struct, frozen=True):
+    """As `_WireCall`, with a value in the place of JSON text."""
+
+    name: str
+    arguments: Any = None
+    meta: Any = msgspec.field(name="_meta", default=None)
 
 
 class _DecodedWire(msgspec.Struct, frozen=True):
@@ -93,7 +113,8 @@ class _DecodedWire(msgspec.Struct, frozen=True):
 
 _wire = msgspec.json.Decoder(_Wire)
 _wire_batch = msgspec.json.Decoder(list[_Wire])
-_call_params = msgspec.json.Decoder(CallParams)
+_call_params = msgspec.json.Decoder(_WireCall)
+_arguments = msgspec.json.Decoder()
 _params = msgspec.json.Decoder(dict[str, Any] | None)
 _encode = msgspec.json.encode
 
@@ -146,9 +167,25 @@ def notification(method: str, params: object = None) -> bytes:
     return _encode(body)
 
 
+def _call(params: Raw) -> CallParams:
+    call = _call_params.decode(params)
+    if call.arguments is UNSET:
+        return CallParams(call.name, None, call.meta)
+    if call.name not in _EXACT_TOOLS:
+        return CallParams(call.name, _arguments.decode(call.arguments), call.meta)
+    source = bytes(call.arguments)
+    # Whatever the numbers are: it is for the tool to say so.
+    return CallParams(call.name, parse_json(source, exact_integers=True), call.meta, source)
+
+
+def _decoded_call(params: Any) -> CallParams:
+    call = msgspec.convert(params, _DecodedCall)
+    return CallParams(call.name, call.arguments, call.meta)
+
+
 def _message(
     wire: _Wire | _DecodedWire,
-    as_call: Callable[[Any], CallParams] = _call_params.decode,
+    as_call: Callable[[Any], CallParams] = _call,
     as_params: Callable[[Any], dict[str, Any] | None] = _params.decode,
 ) -> Request | Notification:
     if wire.method == "tools/call" and wire.id is not UNSET and wire.params is not UNSET:
@@ -173,7 +210,7 @@ def _broken_message(document: Any) -> Request | Notification:
             raise NotAMessage("id and method must be valid Unicode")
         return _message(
             wire,
-            lambda params: msgspec.convert(params, CallParams),
+            _decoded_call,
             lambda params: msgspec.convert(params, dict[str, Any] | None),
         )
     except (msgspec.ValidationError, UnicodeEncodeError) as error:

@@ -82,7 +82,9 @@ class McpFace:
         progress = None
         if emit is not None and request.progress_token is not None:
             progress = Exchange(caller, request, emit).progress
-        result = await self.pipeline.call(caller, call.name, call.arguments, progress=progress)
+        result = await self.pipeline.call(
+            caller, call.name, call.arguments, progress=progress, source=call.source
+        )
         return encode_result(result.text, is_error=result.is_error, structured=self.structured)
 
 

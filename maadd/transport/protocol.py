@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
@@ -24,10 +25,14 @@ class _Receiving(enum.Enum):
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """One connection; `close_if_overdue`, asked from time to time, spares requests a timer."""
+    """One connection; `close_if_overdue`, asked from time to time, spares requests a timer.
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    `on_refused` hears the code of every answer given in the application's place.
+    """
+
+    def __init__(self, on_refused: Callable[[str], None], *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._on_refused = on_refused
         self._receiving = _Receiving.HEAD
         self._since = self.loop.time()
         self._head_bytes = 0
@@ -70,6 +75,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if self._may_answer():
+            self._on_refused(answer.code)
             length = (b"content-length", b"%d" % len(answer.body))
             headers = [*self.server_state.default_headers, *answer.headers, length]
             lines = [b"%s: %s\r\n" % header for header in headers]

@@ -28,11 +28,12 @@ _KEEP_ALIVE = b": keep-alive\n\n"
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A complete HTTP answer."""
+    """A complete HTTP answer; `code` names a refusal in the metrics."""
 
     status: int
     body: bytes
     headers: Headers
+    code: str = ""
 
 
 def refusal(
@@ -48,7 +49,7 @@ def refusal(
         error["details"] = details
     body = msgspec.json.encode({"ok": False, "errors": [error]})
     http = status or ERROR_CODES[code].http or 500
-    return Answer(http, body, [*_JSON, *extra])
+    return Answer(http, body, [*_JSON, *extra], code)
 
 
 def json_answer(status: int, body: bytes) -> Answer:
@@ -58,7 +59,8 @@ def json_answer(status: int, body: bytes) -> Answer:
 
 def rpc_refusal(status: int, code: int, message: str, *extra: tuple[bytes, bytes]) -> Answer:
     """An error of the MCP layer, without a request id."""
-    return Answer(status, error_response(None, code, message), [*_JSON, *extra])
+    body = error_response(None, code, message)
+    return Answer(status, body, [*_JSON, *extra], f"RPC{code}")
 
 
 def event(message: bytes) -> bytes:

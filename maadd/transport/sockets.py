@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from collections.abc import Sequence
 
 from structlog.typing import FilteringBoundLogger
 
@@ -14,6 +15,7 @@ _BACKLOG = 2048
 _MAX_UNIX_PATH = 107
 """Bytes of a socket path that the system takes."""
 _LOOPBACK = ("127.", "::1", "localhost")
+_FAMILIES = {"http": (socket.AF_INET, socket.AF_INET6), "unix": (socket.AF_UNIX,)}
 
 
 def listen_tcp(host: str, port: int, log: FilteringBoundLogger) -> socket.socket:
@@ -23,8 +25,7 @@ def listen_tcp(host: str, port: int, log: FilteringBoundLogger) -> socket.socket
         listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise _refused(f"cannot listen on {host}:{port}: {error.strerror or error}") from None
-    if not host.startswith(_LOOPBACK):
-        log.warning("http_bound_beyond_loopback", host=host, port=port)
+    _warn_beyond_loopback(host, port, log)
     return listening
 
 
@@ -54,12 +55,33 @@ def listen_unix(path: str, mode: int, log: FilteringBoundLogger) -> socket.socke
     return listening
 
 
+def check_inherited(
+    sockets: Sequence[socket.socket], transport: str, log: FilteringBoundLogger
+) -> None:
+    """INSTANCE_CONFIG_INVALID unless a service manager's sockets are of the transport's kind."""
+    for one in sockets:
+        if one.family not in _FAMILIES[transport]:
+            kind = "a unix" if one.family == socket.AF_UNIX else "an internet"
+            raise _refused(
+                f"the service manager passed {kind} socket, which the {transport} transport "
+                "cannot serve; make ListenStream= and MAAD_TRANSPORT agree"
+            )
+        if one.family != socket.AF_UNIX:
+            host, port = one.getsockname()[:2]
+            _warn_beyond_loopback(host, port, log)
+
+
 def remove_socket(path: str) -> None:
     """Unlink our socket; fine when somebody was faster."""
     try:
         os.unlink(path)
     except FileNotFoundError:
         return
+
+
+def _warn_beyond_loopback(host: str, port: int, log: FilteringBoundLogger) -> None:
+    if not host.startswith(_LOOPBACK):
+        log.warning("http_bound_beyond_loopback", host=host, port=port)
 
 
 def _remove_dead_socket(path: str) -> None:

@@ -54,6 +54,21 @@ def test_search_prints_the_results_list(run: Any) -> None:
     assert "  INVALID_PRIMITIVE: " in unknown.err
 
 
+def test_records_by_what_their_bodies_say(run: Any, environment: dict[str, str]) -> None:
+    off = run("semantic-search", "words")
+    assert off.code == 1
+    assert "  SEMANTIC_DISABLED: " in off.err
+    environment["MAAD_SEMANTIC_ENABLE"] = "1"
+    assert (
+        run("create", "note", "--id", "nt-x", "--field", "title=X", "--body", "a valve").code == 0
+    )
+    assert [one["docId"] for one in run("semantic-search", "valve").json] == ["nt-x"]
+    assert run("semantic-search", "valve", "--filter", "title=Y").json == []
+    assert (
+        run("semantic-search", "valve", "--mode", "hybrid", "--limit=1").json[0]["docId"] == "nt-x"
+    )
+
+
 def test_related_records_in_either_direction(run: Any) -> None:
     assert [one["docId"] for one in run("related", "nt-sea").json["outgoing"]] == ["nt-fog"]
     incoming = run("related", "nt-fog", "incoming").json

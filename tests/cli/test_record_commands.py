@@ -182,7 +182,10 @@ def test_an_owner_elsewhere_is_named_with_the_next_step(run: Any, project: Path)
     with owned(project) as pid:
         done = run("get", "nt-tide")
     assert done.code == 1
-    assert f"  PROJECT_LOCKED: the project is open in process {pid}; " in done.err
+    assert (
+        f"PROJECT_LOCKED: the project is open in process {pid}, and it takes no commands;"
+        in done.err
+    )
     assert "try again" in done.err
     assert run("get", "nt-tide").code == 0
 

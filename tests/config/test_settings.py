@@ -239,8 +239,15 @@ TABLE: list[tuple[str, str, Any, Texts]] = [
     ("MAAD_LOG_PRETTY", "log_pretty", False, FLAG_1),
     ("MAAD_AUDIT_PATH", "audit_path", None, PATH),
     ("MAADD_RUNTIME_DIR", "runtime_dir", None, PATH),
+    ("MAADD_TOKENS_FILE", "tokens_file", None, PATH),
     ("XDG_RUNTIME_DIR", "xdg_runtime_dir", None, PATH),
     ("MAADD_METRICS_PORT", "metrics_port", None, PORT),
+    (
+        "MAADD_METRICS",
+        "metrics",
+        None,
+        ({"9464": 9464, "/run/maadd/metrics.sock": "/run/maadd/metrics.sock"}, ["0", "x", "a/b"]),
+    ),
 ]
 
 ACCEPTED = [
@@ -461,3 +468,11 @@ def test_importing_settings_is_cheap() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout
     assert output.strip() == "[]"
+
+
+def test_an_embedding_provider_of_an_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    from importlib import metadata
+
+    monkeypatch.setattr(metadata, "entry_points", lambda *, group, name: [name] * (name == "acme"))
+    settings, warnings = load_settings({"MAAD_EMBED_PROVIDER": "Acme"}, lenient=False)
+    assert (settings.embed_provider, warnings) == ("acme", [])

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from maadd.protocol.errors import MaadError
-from maadd_worker.disk.owner_lock import LOCK_PATH, Owner, OwnerLock, acquire_flock, read_owner
+from maadd.protocol.ownership import LOCK_PATH, Owner, acquire_flock, read_owner
+from maadd_worker.disk.owner_lock import OwnerLock
 
 HOLD = """
 import sys

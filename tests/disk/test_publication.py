@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import resource
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from maadd.protocol.errors import MaadError
@@ -296,21 +298,33 @@ def test_staged_files_are_synced_together_and_then_put_in_place(root: ProjectRoo
     }
 
 
-def test_a_staged_file_that_is_lost_fails_alone(root: ProjectRoot) -> None:
-    staged = [publish.stage_new(root, f"{name}.md", b"x", fsync=False) for name in "xyz"]
+def test_a_staged_file_that_cannot_be_synced_fails_alone(root: ProjectRoot) -> None:
+    staged = [publish.stage_new(root, f"{name}.md", b"x", fsync=True) for name in "xyz"]
     publish.discard(root, staged[1])
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    # A pipe is no file that a disk could hold.
+    staged[1] = msgspec.structs.replace(staged[1], file=io.FileIO(write_end, "wb"))
     first, second, third = publish.sync_staged(root, staged)
     assert (first, third) == (None, None)
     assert second is not None
     assert second.code == "WRITE_ERROR"
-    assert second.details == {"file": "y.md", "errno": "ENOENT"}
+    assert second.details == {"file": "y.md", "errno": "EINVAL"}
+
+
+def test_staged_files_leave_no_descriptor_open(root: ProjectRoot) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    staged = [publish.stage_new(root, f"{name}.md", b"x", fsync=True) for name in "xyz"]
+    publish.discard(root, staged.pop())
+    publish.sync_staged(root, staged)
+    assert set(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_staged_replacement_keeps_the_mode_and_nobody_sees_half_of_it(root: ProjectRoot) -> None:
     path = Path(root.path, "kept.md")
     path.write_bytes(b"old")
     path.chmod(0o640)
-    staged = publish.stage_replacement(root, "kept.md", b"new")
+    staged = publish.stage_replacement(root, "kept.md", b"new", fsync=False)
     assert path.read_bytes() == b"old"
     publish.put_in_place(root, staged)
     assert path.read_bytes() == b"new"

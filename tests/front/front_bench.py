@@ -24,6 +24,7 @@ from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
 from maadd.front.state import RunningFront
+from maadd.ops.meter import Meter
 from maadd.pipeline.heavy import FreeMemory, HeavyGuard, heavy_limits
 from maadd.pipeline.limits import Limiter, LimitSettings
 from maadd.pipeline.pipeline import Pipeline
@@ -95,6 +96,7 @@ class FrontBench:
             sessions=self._sessions,
             face=self._face,
             log=self._log,
+            meter=Meter(),
         )
         server = HttpServer(app, settings, self._sessions, self._log)
         await server.start()
@@ -186,9 +188,11 @@ async def opened_front(folder: Path, runtime_dir: str) -> AsyncIterator[FrontBen
         heavy=HeavyGuard(heavy_limits(settings)),
         measure_memory=lambda _project: FreeMemory(None, None),
         pool=pool,
+        tokens=None,
         engineless={"maad_use_project": session_tools.use_project},
         merge_health=lambda _caller, _project, report: report or b"{}",
         log=log,
+        meter=Meter(),
         audit=lambda _event, _fields: None,
     )
     try:

@@ -15,8 +15,10 @@ import msgspec
 
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Call, CallProgress, Event, Reply, WorkerConfig
+from maadd_worker.gate import Gate
+from maadd_worker.outcome import Backlog
 from maadd_worker.process.main import run
-from maadd_worker.process.served import Deliver, Gate, Progress
+from maadd_worker.process.served import Deliver, Progress
 
 
 class HeldReader:
@@ -30,13 +32,27 @@ class HeldReader:
         return
 
 
+class NoJobs:
+    """This engine has no background jobs."""
+
+    alone = 0
+
+    def leave(self, request_id: str, *, expired: bool) -> str | None:
+        return None
+
+    def stop(self) -> None:
+        return
+
+
 class HeldEngine:
     documents = 1
     index_empty: int | None = None
+    backlog = Backlog()
     doc_types = ("note",)
 
     def __init__(self, config: WorkerConfig) -> None:
         self.recovery_actions: list[str] = []
+        self.jobs = NoJobs()
         self._root = config.root
 
     @classmethod

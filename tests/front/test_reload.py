@@ -340,7 +340,24 @@ async def test_the_service_manager_hears_of_every_reload(make_bench: Any, good: 
         first = manager.recv(4096).decode().split("\n")
         assert first[0] == "RELOADING=1"
         assert first[1].startswith("MONOTONIC_USEC=")
-        assert manager.recv(4096) == b"READY=1"
+        assert manager.recv(4096).startswith(b"EXTEND_TIMEOUT_USEC=")
+        told = f"serving 1 projects; reloads: {int(good)} done, {int(not good)} refused"
+        assert manager.recv(4096).decode() == f"READY=1\nSTATUS={told}"
+
+
+async def test_reloads_that_overlap_are_one_to_the_service_manager(make_bench: Any) -> None:
+    bench = make_bench("alpha")
+    address = str(bench.folder / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.settimeout(20)
+        notifier = bench.reloader._notifier = ServiceNotifier(address, None)
+        await asyncio.gather(bench.reloader.on_sighup(), bench.reloader.on_sighup())
+        notifier.status("after")
+        told = [manager.recv(4096).decode().split("\n")[0] for _ in range(4)]
+    assert [line.partition("=")[0] for line in told] == [
+        "RELOADING", "EXTEND_TIMEOUT_USEC", "READY", "STATUS"
+    ]  # fmt: skip
 
 
 async def test_a_repository_that_appeared_counts_as_another_policy(make_bench: Any) -> None:

@@ -183,6 +183,7 @@ def test_paths_that_came_and_went_are_no_obstacle(project, journal, controller, 
 def test_a_delete_of_a_file_that_was_never_committed(project, journal, controller, begun):
     feed = project.controller("feed", journal)
     feed.commit([begun(journal, "ven-a")])
+    feed.settle(False)
     batch = controller(**NEVER)
     batch.commit([begun(journal, "ven-a", None, action="delete")])
     assert batch.flush().status == "noop"

@@ -68,7 +68,7 @@ STEPS = [
     for when in ("before", "after")
 ]
 LOCK_LEFT = {"after lock", "before unlock"} | {
-    f"{when} {name}" for name in ("tree", "move", "index") for when in ("before", "after")
+    f"{when} {name}" for name in ("move", "index") for when in ("before", "after")
 }
 
 

@@ -1,8 +1,12 @@
 import os
+import subprocess
 import threading
 
 import pytest
 
+from maadd_worker.history.branch_move import reclaim_refs
+from maadd_worker.history.git_dir import locate
+from maadd_worker.history.index_file import IndexFile
 from maadd_worker.history.libgit2_store import Libgit2Store
 from maadd_worker.history.outcome import GitFailure
 from maadd_worker.history.store import Change, Person
@@ -213,26 +217,76 @@ def test_a_person_cannot_commit_past_a_record(project, store, change):
     project.assert_sound()
 
 
-def test_the_lock_lingers_and_is_then_given_up(project, store, change):
-    project.write("a.md")
-    store.prepare(patient=False)
-    store.commit([change("a.md")], timeout_s=20)
-    wait = store.settle()
-    assert wait is None or 0 < wait <= 0.01
-    while wait is not None:
-        threading.Event().wait(wait)
+def test_the_lock_is_given_up_with_each_group(project, store, change):
+    for name in ("a.md", "b.md"):
+        project.write(name)
+        store.prepare(patient=False)
+        assert not project.lock.exists()
+        store.commit([change(name)], timeout_s=20)
+        assert project.lock.exists()
         wait = store.settle()
-    assert not project.lock.exists()
+        while wait is not None:
+            assert 0 < wait <= 0.25
+            threading.Event().wait(wait)
+            wait = store.settle()
+        assert not project.lock.exists()
     project.assert_sound()
 
 
-def test_the_lock_is_given_up_even_while_writes_go_on(project, store, change, monkeypatch):
-    monkeypatch.setattr("maadd_worker.history.libgit2_store.LONGEST_HOLD_S", 0.0)
-    project.write("a.md")
-    store.prepare(patient=False)
-    store.commit([change("a.md")], timeout_s=20)
+def test_a_slow_index_waits_for_more_groups_but_not_for_ever(project, store, change, monkeypatch):
+    clock = [100.0]
+    update = IndexFile.update
+
+    def slow_update(self, entries):
+        clock[0] += 0.5
+        update(self, entries)
+
+    monkeypatch.setattr(IndexFile, "update", slow_update)
+    monkeypatch.setattr("maadd_worker.history.libgit2_store.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("maadd_worker.history.index_lock.time.monotonic", lambda: clock[0])
+    waits = []
+    for number in range(3):
+        project.write(f"{number}.md")
+        store.prepare(patient=False)
+        store.commit([change(f"{number}.md")], timeout_s=20)
+        waits.append(store.settle())
+        clock[0] += 0.2
+    assert waits == [None, pytest.approx(0.25), pytest.approx(0.05)]
     assert store.settle() is None
-    assert not project.lock.exists()
+    project.assert_sound()
+
+
+def test_whoever_has_just_staged_something_may_commit_it_first(
+    project, store, change, commit, monkeypatch
+):
+    """A commit by hand fails when the branch moves under it."""
+    project.write("a.md")
+    commit(store, change("a.md"))
+    project.write("theirs.md")
+    project.git("add", "theirs.md")
+    looks = []
+
+    def person_commits(seconds):
+        looks.append(seconds)
+        project.git("commit", "-q", "-m", "by hand")
+
+    monkeypatch.setattr("maadd_worker.history.libgit2_store.time.sleep", person_commits)
+    project.write("b.md")
+    commit(store, change("b.md"))
+    assert len(looks) == 1
+    assert project.subjects()[-2] == "by hand"
+    project.assert_sound()
+
+
+def test_staging_without_a_commit_delays_us_only_for_a_moment(project, store, change, commit):
+    project.write("a.md")
+    commit(store, change("a.md"))
+    project.write("theirs.md")
+    project.git("add", "theirs.md")
+    project.write("b.md")
+    [done] = commit(store, change("b.md"))
+    assert project.head() == done.sha
+    assert project.status() == "A  theirs.md\n"
 
 
 def test_a_branch_moved_by_somebody_else_is_followed(project, store, change, commit):
@@ -279,7 +333,8 @@ def test_a_locked_branch_is_reported_and_later_free(project, store, change, comm
     for _ in range(2):
         with pytest.raises(GitFailure) as failure:
             commit(store, change("a.md"))
-        assert failure.value.details == {"reason": "ref-lock"}
+        path = ".git/refs/heads/main.lock"
+        assert failure.value.details == {"reason": "ref-lock", "path": path}
         assert str(project.root) not in failure.value.message
     lock.unlink()
     [done] = commit(store, change("a.md"))
@@ -512,3 +567,61 @@ def test_a_damaged_index_is_reported_and_kept(project, store, change):
     index.unlink()
     assert store.settle(force=True) is None
     project.assert_sound()
+
+
+def test_an_index_that_a_commit_by_hand_put_back_is_mended(project, store, change, commit):
+    """`git commit -- <paths>` reads the index before it locks it."""
+    project.write("v/a.md", "1\n")
+    project.write("v/b.md", "1\n")
+    commit(store, change("v/a.md", "v/b.md"))
+    index = project.root / ".git/index"
+    before = index.read_bytes()
+    project.write("v/a.md", "2\n")
+    project.write("v/c.md")
+    (project.root / "v/b.md").unlink()
+    commit(store, change("v/a.md", "v/b.md", "v/c.md"))
+    index.write_bytes(before)
+    assert project.status() != ""
+    assert store.recheck_index() is True
+    project.assert_sound()
+
+
+def test_what_a_person_does_to_the_index_later_stays(project, store, change, commit):
+    project.write("v/a.md", "1\n")
+    commit(store, change("v/a.md"))
+    project.write("v/a.md", "2\n")
+    commit(store, change("v/a.md"))
+    project.write("v/a.md", "3\n")
+    project.git("add", "v/a.md")
+    assert store.recheck_index() is True
+    assert project.status() == "M  v/a.md\n"
+
+
+def test_a_lock_of_a_branch_that_a_dead_worker_left_is_removed_and_no_other(project):
+    git_dir = locate(str(project.root))
+    child = subprocess.Popen(["true"])
+    child.wait()
+    proof = project.root / f".git/maadd-ref.{child.pid}"
+    proof.write_text(f"{project.head()}\n")
+    ours = project.root / ".git/refs/heads/main.lock"
+    os.link(proof, ours)
+    theirs = project.root / ".git/refs/heads/other.lock"
+    theirs.write_text(ours.read_text())
+    assert reclaim_refs(git_dir) is True
+    assert not ours.exists()
+    assert not proof.exists()
+    assert theirs.exists()
+
+
+def test_a_move_writes_the_reflogs_as_git_does(project, store, change, commit):
+    project.write("a.md")
+    [done] = commit(store, change("a.md"))
+    for name in ("HEAD", "main"):
+        assert project.git("reflog", "-1", "--format=%H %gs %gn", name).startswith(
+            f"{done.sha} commit: "
+        )
+    project.git("config", "core.logAllRefUpdates", "false")
+    (project.root / ".git/logs/refs/heads/main").unlink()
+    project.write("b.md")
+    commit(store, change("b.md"))
+    assert not (project.root / ".git/logs/refs/heads/main").exists()

@@ -130,22 +130,44 @@ def test_an_older_snapshot_is_not_answered_from_newer_columns(tasks, reader, ope
         assert page.total == 3
 
 
-def test_what_columns_cannot_tell_is_left_to_the_index(tasks, reader):
-    assert select(tasks, reader, {"labels": "x", "state": "done"}) is None
-    assert select(tasks, reader, {"state": {"op": "contains", "value": "o"}}) is None
+def test_what_columns_cannot_tell_is_listed_and_kept(tasks, reader):
+    both = {"labels": "y", "state": {"op": "contains", "value": "O"}}
+    assert select(tasks, reader, both) == ["tsk-07"]
+    neither = {"labels": {"op": "neq", "value": "x"}, "state": "done"}
+    assert select(tasks, reader, neither) == []
+    tasks.index_file(tasks.task("tsk-08", state="done", labels="[y, z]"))
+    tasks.index_file(tasks.task("tsk-07", state="todo", labels="[x]"))
+    assert select(tasks, reader, both) == ["tsk-08"]
+    assert select(tasks, reader, neither) == ["tsk-08"]
 
 
-def test_a_field_that_gets_several_values_is_left_to_the_index(tasks, reader):
+def test_kept_sets_forget_records_that_are_gone(tasks, reader):
+    both = {"labels": "y", "state": "doing"}
+    assert select(tasks, reader, both) == ["tsk-07"]
+    with tasks.writer.transaction():
+        tasks.writer.remove_document("tsk-07")
+    assert select(tasks, reader, both) == []
+
+
+def test_only_so_many_sets_are_kept(tasks, reader, monkeypatch):
+    monkeypatch.setattr(selections, "_MOST_KEPT", 1)
+    for label, found in (("y", ["tsk-07"]), ("z", []), ("y", ["tsk-07"])):
+        assert select(tasks, reader, {"labels": label, "state": "doing"}) == found
+
+
+def test_a_field_that_gets_several_values_is_told_by_a_set(tasks, reader):
+    both = {"labels": "x", "points": {"op": "lt", "value": 2}}
     tasks.index_file(tasks.task("tsk-07", state="todo", points="7", labels="[x]"))
-    assert select(tasks, reader, {"labels": "x", "state": "done"}) is not None
-    tasks.index_file(tasks.task("tsk-07", state="todo", points="7", labels="[x, y]"))
-    assert select(tasks, reader, {"labels": "x", "state": "done"}) is None
+    assert select(tasks, reader, both) == ["tsk-00", "tsk-01"]
+    tasks.index_file(tasks.task("tsk-01", state="todo", points="1", labels="[z, y]"))
+    assert select(tasks, reader, both) == ["tsk-00"]
 
 
 def test_columns_hold_a_bounded_number_of_values(tasks, reader, monkeypatch):
     monkeypatch.setattr(selections, "_MOST_VALUES", 50)
     assert select(tasks, reader, {"state": "done"}) is not None
-    assert select(tasks, reader, BOTH) is None
+    assert select(tasks, reader, BOTH) == ["tsk-32", "tsk-35", "tsk-38"]
+    assert len(reader.selections._types["task"]._kept) == 1
 
 
 def test_a_changed_model_makes_columns_anew(tasks, reader):

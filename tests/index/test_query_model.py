@@ -18,6 +18,7 @@ from maadd_worker.markdown.text import js_text
 
 TEXTS = ["a", "b", "B", "aa", "10", "9", "é", "%", "a_b"]
 NUMBERS = [-1, 0, 2, 2.5, 9, 10, 100]
+MEMBERS = ["mbr-1", "mbr-2", "mbr-gone"]
 
 record = st.fixed_dictionaries(
     {},
@@ -26,6 +27,7 @@ record = st.fixed_dictionaries(
         "points": st.sampled_from(NUMBERS),
         "labels": st.lists(st.sampled_from(TEXTS), max_size=3),
         "scores": st.lists(st.sampled_from([*NUMBERS, "word"]), max_size=3),
+        "owner": st.sampled_from(MEMBERS),
     },
 )
 records = st.lists(record, max_size=8)
@@ -42,7 +44,7 @@ conditions = st.one_of(
     st.fixed_dictionaries({"op": st.just("between"), "value": st.tuples(values, values).map(list)}),
 )
 filters = st.dictionaries(
-    st.sampled_from(["title", "points", "labels", "scores"]),
+    st.sampled_from(["title", "points", "labels", "scores", "owner", "owner->name"]),
     st.one_of(conditions, st.lists(conditions, min_size=1, max_size=3)),
     max_size=2,
 )
@@ -50,7 +52,10 @@ NUMERIC = {"points", "scores"}
 
 
 def items(record: dict[str, Any], field: str) -> list[Any]:
-    value = record.get(field)
+    first, _, behind = field.partition("->")
+    value = record.get(first)
+    if behind:
+        value = record["members"].get(value)
     return [] if value is None else value if isinstance(value, list) else [value]
 
 
@@ -144,6 +149,7 @@ def valid(given_filters: dict[str, Any]) -> bool:
             st.sampled_from([0, 1000]),
             st.sampled_from([0, 1000]),
             st.one_of(st.none(), st.tuples(st.integers(0, 8), st.one_of(st.none(), record))),
+            st.one_of(st.none(), st.tuples(st.sampled_from(MEMBERS[:2]), st.sampled_from(TEXTS))),
         ),
         min_size=1,
         max_size=6,
@@ -156,17 +162,23 @@ def test_pages_equal_those_of_the_evaluator(make_project, found, queries):
         project = make_project(Path(folder))
         reader = project.index.reader()
         try:
-            stored = {}
+            stored: dict[str, Any] = {}
+            members: dict[str, str] = {}
             for place, one in enumerate(found):
                 store(project, stored, f"tsk-{place}", one)
             for (
-                given_filters, field, descending, limit, offset, walk, length, sample, change
+                given_filters, field, descending, limit, offset, walk, length, sample, change, named
             ) in queries:  # fmt: skip
                 patched.setattr(pages, "_SHORT_WALK", walk)
                 patched.setattr(pages, "_LISTED", length)
                 patched.setattr(pages, "_SAMPLE", sample)
                 if change is not None:
                     store(project, stored, f"tsk-{change[0]}", change[1])
+                if named is not None:
+                    project.index_file(project.member(named[0], name=f'"{named[1]}"'))
+                    members[named[0]] = named[1]
+                for one in stored.values():
+                    one["members"] = members
                 wanted = expected(stored, given_filters, field, descending)
                 scope = build_scope("task", given_filters, project.model)
                 sort = resolve_sort("task", field, "desc" if descending else "asc", project.model)
@@ -186,9 +198,9 @@ def store(project, stored: dict[str, Any], doc_id: str, one: dict[str, Any] | No
             project.writer.remove_document(doc_id)
         stored.pop(doc_id, None)
         return
-    fields = {name: js_yaml(value) for name, value in one.items()}
+    fields = {name: js_yaml(value) for name, value in one.items() if name != "members"}
     project.index_file(project.task(doc_id, **{"title": "null", **fields}))
-    stored[doc_id] = one
+    stored[doc_id] = dict(one)
 
 
 def js_yaml(value: Any) -> str:

@@ -11,8 +11,9 @@ import pytest
 from maadd.protocol.errors import MaadError
 from maadd_worker.index import writer as writer_module
 from maadd_worker.index.layout import LAYOUT_VERSION
-from maadd_worker.index.rebuilt import EPOCH_KEY, VERSIONS_RESET_KEY
+from maadd_worker.index.rebuilt import EPOCH_KEY
 from maadd_worker.index.store import Index
+from maadd_worker.index.writer import VERSIONS_RESET_KEY
 
 REFERENCE_LAYOUT = """
 CREATE TABLE documents (

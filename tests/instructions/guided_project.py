@@ -43,6 +43,9 @@ class OpenGate:
     def admit(self, request_id: str) -> bool:
         return True
 
+    def defer(self, request_id: str) -> None:
+        """The reply comes later."""
+
     def depth(self) -> int:
         return 0
 
@@ -91,6 +94,8 @@ class Served:
             return self.engine.read(call, self._reader)
         replies: list[Reply] = []
         self.engine.write_group([call], OpenGate(), replies.append)
+        while not replies:
+            self.engine.settle(False)
         return replies[0]
 
     def ok(self, tool: str = "maad_instructions", **args: Any) -> Any:

@@ -229,8 +229,8 @@ class TestRefresh:
     ) -> None:
         stage = refresh_module.stage_replacement
 
-        def stage_while_a_person_saves(*arguments: Any) -> Any:
-            staged = stage(*arguments)
+        def stage_while_a_person_saves(*arguments: Any, fsync: bool) -> Any:
+            staged = stage(*arguments, fsync=fsync)
             (mixed / SCHEMA_GUIDE).write_bytes(OLD + b"edit\n")
             return staged
 

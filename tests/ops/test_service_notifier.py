@@ -32,6 +32,7 @@ def test_states(manager: tuple[socket.socket, str]) -> None:
         (notifier.ready("serving 3 projects"), b"READY=1\nSTATUS=serving 3 projects"),
         (notifier.status("two\nlines"), b"STATUS=two lines"),
         (notifier.stopping(), b"STOPPING=1"),
+        (notifier.extend(25.5), b"EXTEND_TIMEOUT_USEC=25500000"),
         (notifier.watchdog(), b"WATCHDOG=1"),
     ):
         assert sent

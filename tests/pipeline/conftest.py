@@ -15,6 +15,7 @@ import structlog
 from maadd.auth.record import TokenRecord
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
+from maadd.ops.meter import Meter
 from maadd.pipeline.front_tools import EnginelessHandler
 from maadd.pipeline.heavy import FreeMemory, HeavyGuard, heavy_limits
 from maadd.pipeline.limits import Limiter, LimitSettings
@@ -42,6 +43,9 @@ class Worker:
     async def ensure_ready(self, project: ProjectConfig, timeout_s: float) -> None:
         """Always ready."""
 
+    def require_ready(self, project: ProjectConfig) -> None:
+        """Always ready."""
+
     async def call(
         self,
         project: ProjectConfig,
@@ -51,6 +55,8 @@ class Worker:
         timeout_s: float,
         on_end: Callable[[], None],
         on_progress: object = None,
+        strict: bool = False,
+        on_permit: object = None,
     ) -> Reply:
         self.calls.append(call)
         self.arrived.put_nowait(call)
@@ -112,9 +118,11 @@ class Bench:
             heavy=self.heavy,
             measure_memory=lambda project: self.free,
             pool=self.worker,
+            tokens=None,
             engineless=self.engineless,
             merge_health=lambda caller, project, body: body or b"{}",
             log=log,
+            meter=Meter(),
             audit=lambda event, fields: self.audited.append({"event": event, **fields}),
         )
 

@@ -151,3 +151,23 @@ def test_health_sees_what_was_refused() -> None:
     assert (shown.breaker_tripped_total, shown.breaker_rejected_total) == (1, 1)
     assert shown.last_shed_at is not None
     assert not Bench(disabled=True).guard.snapshot().enabled
+
+
+def test_jobs_that_nobody_waits_for_take_places_too() -> None:
+    jobs = [1]
+    limits = HeavyLimits(
+        disabled=False,
+        min_free_mb=0,
+        retry_after_ms=1000,
+        max_concurrent=2,
+        breaker_threshold=3,
+        breaker_cooldown_ms=5000,
+    )
+    guard = HeavyGuard(limits, jobs_alone=lambda: jobs[0])
+    guard.enter()
+    with pytest.raises(MaadError) as refused:
+        guard.enter()
+    assert refused.value.details == {"reason": "concurrency", "limit": 2, "retryAfterMs": 1000}
+    assert guard.snapshot().in_flight == 2
+    jobs[0] = 0
+    guard.enter()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from maadd.pipeline.single_flight import SingleFlight
-from maadd.pool.worker_handle import OnProgress
+from maadd.pool.held_calls import OnProgress
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import CallProgress
 

@@ -33,8 +33,11 @@ from maadd.protocol.messages import (
     decode_to_worker,
     encode,
 )
+from maadd_worker.disk.owner_lock import OwnerLock
+from maadd_worker.gate import Gate
+from maadd_worker.outcome import Backlog
 from maadd_worker.process.main import run
-from maadd_worker.process.served import Deliver, Gate, Progress
+from maadd_worker.process.served import Deliver, Progress
 
 
 def behaviour(root: str) -> str:
@@ -56,6 +59,34 @@ def pass_fifo(path: str) -> None:
         fifo.read()
 
 
+class SmallJobs:
+    """Calls of the tool `job` wait until somebody calls `end_jobs`, or the worker is stopped."""
+
+    def __init__(self, root: str) -> None:
+        self.alone = 0
+        self._root = root
+        self._waiting: dict[str, Deliver] = {}
+
+    def begin(self, call: Call, gate: Gate, deliver: Deliver) -> None:
+        gate.defer(call.request_id)
+        self._waiting[call.request_id] = deliver
+
+    def end(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for request_id, deliver in waiting.items():
+            deliver(Reply(request_id, True, b'"done"'))
+
+    def leave(self, request_id: str, *, expired: bool) -> str | None:
+        append(self._root, "left", "expired" if expired else "cancelled")
+        return "job-1" if request_id in self._waiting else None
+
+    def stop(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        errors = msgspec.json.encode([MaadError("SHUTTING_DOWN", "stops").wire()])
+        for request_id, deliver in waiting.items():
+            deliver(Reply(request_id, False, errors, error_code="SHUTTING_DOWN"))
+
+
 class SmallReader:
     def __init__(self) -> None:
         self.interrupted = threading.Event()
@@ -73,8 +104,10 @@ class SmallEngine:
         self.root = config.root
         self.config = config
         self.documents = 7
+        self.jobs = SmallJobs(config.root)
         self.recovery_actions: list[str] = []
         self.index_empty: int | None = None
+        self.backlog = Backlog(history_writes=3, changed_files=2)
         self.doc_types = ["note"]
         self._events: list[Event] = []
         self._wake: Callable[[], None] = lambda: None
@@ -91,6 +124,8 @@ class SmallEngine:
             case ["refuse-twice"]:
                 first = MaadError("REGISTRY_INVALID", "first")
                 raise MaadErrors([first, MaadError("SCHEMA_INVALID", "second")])
+            case ["locked"]:
+                OwnerLock.acquire(config.root, None)
             case ["break"]:
                 raise RuntimeError("a secret text")
             case ["die"]:
@@ -159,9 +194,23 @@ class SmallEngine:
             if "before" in call.args:
                 append(self.root, "before", call.request_id)
                 pass_fifo(call.args["before"])
+            if call.tool == "guarded":
+                refusal = gate.permit(call.request_id)
+                append(self.root, "permits", refusal.code if refusal else "granted")
+                if refusal is not None:
+                    body = msgspec.json.encode([refusal])
+                    deliver(Reply(call.request_id, False, body, error_code=refusal.code))
+                    continue
             if not gate.admit(call.request_id):
                 continue
             append(self.root, "written", call.args.get("text", call.tool))
+            if call.tool == "job":
+                self.jobs.begin(call, gate, deliver)
+                continue
+            if call.tool == "end_jobs":
+                self.jobs.end()
+            if call.tool == "job_alone":
+                self.jobs.alone += 1
             if call.tool == "long_write" and call.wants_progress:
                 for done in (1, 2):
                     self._report(CallProgress(call.request_id, done, 2, f"step {done}"))
@@ -194,6 +243,9 @@ class SmallEngine:
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         self.warn = warn
+
+    def forget_session(self, session_id: str) -> None:
+        append(self.root, "forgotten", session_id)
 
     def poll_events(self) -> list[Event]:
         events, self._events = self._events, []

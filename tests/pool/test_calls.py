@@ -373,3 +373,56 @@ async def test_descriptors_do_not_grow_with_the_calls(open_bench: OpenBench) -> 
         after = await descriptors()
         # One may be open for the moment of the count; a leak would show in every round.
         assert all(new <= old + 2 for new, old in zip(after, before, strict=True))
+
+
+async def test_a_job_outlives_the_time_of_its_call_which_is_told_its_id(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        await bench.pool.ensure_ready(project, 20)
+        error = await error_of(bench.write(project, "job", timeout_s=0.2))
+        assert error.code == "REQUEST_TIMEOUT"
+        assert error.details == {
+            "tool": "job",
+            "limitMs": 200,
+            "writeOutcome": "unknown_reconcile",
+            "jobId": "job-1",
+        }
+        assert "job-1" in error.message
+        assert project.lines("left") == ["expired"]
+        await bench.write(project, "put", text="meanwhile")
+        assert bench.pool.in_flight() == 1
+        await bench.write(project, "end_jobs")
+        await until(lambda: bench.pool.in_flight() == 0)
+
+
+async def test_a_caller_that_cancels_does_not_want_the_job_any_more(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        task = asyncio.ensure_future(bench.write(project, "job"))
+        await until(lambda: project.lines("written") == ["job"])
+        task.cancel()
+        await until(lambda: project.lines("left") == ["cancelled"])
+
+
+async def test_whoever_waits_for_a_job_is_answered_before_the_worker_stops(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        task = asyncio.ensure_future(bench.write(project, "job"))
+        await until(lambda: project.lines("written") == ["job"])
+        await bench.pool.close()
+        reply = await task
+        assert reply.error_code == "SHUTTING_DOWN"
+
+
+async def test_a_worker_with_a_job_that_nobody_waits_for_is_not_idle(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        await bench.write(project, "put", text="first")
+        await until(lambda: [idle.project for idle in bench.pool.idle_workers()] == ["one"])
+        await bench.write(project, "job_alone")
+        await until(lambda: bench.pool.jobs_alone == 1)
+        assert bench.pool.idle_workers() == []

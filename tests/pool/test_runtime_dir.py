@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from maadd.pool.runtime_dir import RuntimeDir, control_socket, runtime_path
+from maadd.config.runtime_path import control_sockets, runtime_path
+from maadd.pool.runtime_dir import RuntimeDir
 from maadd.protocol.errors import MaadError
 
 
@@ -49,7 +50,7 @@ def test_a_claim_makes_private_directories_and_a_lock_with_the_pid(short_dir: st
             assert stat.S_IMODE(os.stat(path).st_mode) == 0o700
         assert Path(runtime.path, "lock").read_text() == f"{os.getpid()}\n"
         assert runtime.workers_endpoint == f"ipc://{runtime.path}/workers.sock"
-        assert runtime.control_path == control_socket(runtime.path)
+        assert runtime.control_path == f"{runtime.path}/control.sock"
     finally:
         runtime.release()
 
@@ -141,3 +142,44 @@ def test_socket_paths_over_107_bytes_are_refused(short_dir: str, length: int, fi
         assert error.code == "INSTANCE_CONFIG_INVALID"
         assert "MAADD_RUNTIME_DIR" in error.message
         assert not os.path.exists(path)
+
+
+def test_stdio_servers_find_places_beside_each_other_and_a_daemon_does_not(
+    short_dir: str,
+) -> None:
+    environ = {"MAADD_RUNTIME_DIR": short_dir}
+    instance = Path(short_dir, "instance.yaml")
+    instance.touch()
+    servers = [RuntimeDir.claim(str(instance), environ, beside=True) for _ in range(3)]
+    assert [one.path for one in servers] == [short_dir, f"{short_dir}/2", f"{short_dir}/3"]
+    assert refusal(str(instance), environ).details == {"scope": "instance", "ownerPid": os.getpid()}
+    servers[0].release()
+    # The instance file itself tells the daemon of the others.
+    assert refusal(str(instance), environ).code == "PROJECT_LOCKED"
+    assert RuntimeDir.claim(str(instance), environ, beside=True).path == short_dir
+    for one in servers:
+        one.release()
+
+
+def test_a_place_beside_may_have_too_long_a_path(short_dir: str) -> None:
+    folder = os.path.join(short_dir, "x" * (106 - len(short_dir) - len("//control.sock")))
+    environ = {"MAADD_RUNTIME_DIR": folder}
+    first = RuntimeDir.claim("/srv/x", environ, beside=True)
+    with pytest.raises(MaadError) as caught:
+        RuntimeDir.claim("/srv/x", environ, beside=True)
+    assert caught.value.code == "INSTANCE_CONFIG_INVALID"
+    assert "MAADD_RUNTIME_DIR" in caught.value.message
+    first.release()
+
+
+def test_control_sockets_are_found_where_fronts_have_them(short_dir: str) -> None:
+    environ = {"XDG_RUNTIME_DIR": short_dir}
+    fronts = [RuntimeDir.claim("/srv/x", environ, beside=True) for _ in range(2)]
+    fronts.append(RuntimeDir.claim("/srv/y", environ))
+    for front in fronts:
+        Path(front.control_path).touch()
+    assert sorted(control_sockets(environ)) == sorted(one.control_path for one in fronts)
+    assert control_sockets({"MAADD_RUNTIME_DIR": fronts[2].path}) == [fronts[2].control_path]
+    for front in fronts:
+        front.release()
+    assert control_sockets(environ) == []

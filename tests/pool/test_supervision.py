@@ -114,6 +114,20 @@ async def test_an_index_that_is_wrongly_empty_is_told_with_the_start(open_bench:
         assert [bench.pool.index_empty(p) for p in (good, empty)] == [None, 12]
 
 
+async def test_the_figures_of_a_worker_are_those_of_its_last_heartbeat(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        assert bench.pool.gauges() == {}
+        project = bench.project()
+        await bench.pool.ensure_ready(project, 20)
+        while (seen := bench.pool.gauges()[project.name]).pending_history != 3:
+            await asyncio.sleep(0)
+        assert (seen.state, seen.restarts, seen.held, seen.queue_depth) == ("ready", 0, 0, 0)
+        assert seen.pending_changes == 2
+        assert (seen.rss_bytes or 0) > 1_000_000
+
+
 async def test_the_types_of_a_project_come_with_the_heartbeat(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         started, unknown = bench.project("started"), bench.project("unknown")
@@ -325,11 +339,11 @@ async def test_a_worker_with_a_call_is_never_idle(open_bench: OpenBench) -> None
     async with open_bench(policy(idle_timeout_s=0.05)) as bench:
         project = bench.project()
         reading = asyncio.ensure_future(bench.read(project, "wait"))
-        await until(lambda: bench.pool.in_flight() == 1)
-        before = bench.pool.sweep_snapshot().sweeps_run
-        await until(lambda: bench.pool.sweep_snapshot().sweeps_run >= before + 3)
+        await until(lambda: project.lines("waiting"))
+        before = bench.pool.sweep_snapshot()
+        await until(lambda: bench.pool.sweep_snapshot().sweeps_run >= before.sweeps_run + 3)
         assert bench.pool.in_flight() == 1
-        assert bench.pool.sweep_snapshot().evictions_total == 0
+        assert bench.pool.sweep_snapshot().evictions_total == before.evictions_total
         reading.cancel()
 
 

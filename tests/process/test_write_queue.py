@@ -2,8 +2,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
-from maadd.protocol.messages import Call
+import pytest
+
+from maadd.protocol.errors import WireError
+from maadd.protocol.messages import Call, Permit
+from maadd_worker.process import write_queue
 from maadd_worker.process.write_queue import GROUP_LIMIT, WriteQueue
 
 
@@ -12,7 +17,8 @@ class Given:
 
     def __init__(self, limit: int = 1000, wait_ms: int = 60_000) -> None:
         self.given_up: list[tuple[str, int, int]] = []
-        self.queue = WriteQueue(limit, wait_ms, self._give_up)
+        self.asked: list[str] = []
+        self.queue = WriteQueue(limit, wait_ms, self._give_up, self.asked.append)
 
     def _give_up(self, call: Call, waited_ms: int, depth: int) -> None:
         self.given_up.append((call.request_id, waited_ms, depth))
@@ -36,6 +42,47 @@ def test_writes_are_taken_in_order_and_in_groups() -> None:
     assert given.take() == ids[:GROUP_LIMIT]
     assert given.take() == ids[GROUP_LIMIT:]
     assert given.take() == []
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer waits for further writes as if for ever."""
+    monkeypatch.setattr(write_queue, "_GATHER_S", 60.0)
+    monkeypatch.setattr(write_queue, "_GATHER_GAP_S", 60.0)
+
+
+@pytest.mark.usefixtures("patient")
+def test_callers_that_take_turns_are_gathered_into_one_group() -> None:
+    given = Given()
+    given.offer("a")
+    assert given.take() == ["a"]
+    given.offer("b")  # while "a" was performed: two callers
+    taken: list[str] = []
+    writer = threading.Thread(target=lambda: taken.extend(given.take()))
+    writer.start()
+    given.offer("c")
+    writer.join()
+    assert taken == ["b", "c"]
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_single_caller_is_never_waited_for() -> None:
+    given = Given()
+    for request_id in ("a", "b", "c"):
+        given.offer(request_id)
+        assert given.take() == [request_id]
+        given.queue.finish(request_id)
+        assert given.take() == []
+
+
+@pytest.mark.usefixtures("patient")
+def test_the_end_of_the_queue_does_not_wait_for_anybody() -> None:
+    given = Given()
+    given.offer("a")
+    given.take()
+    given.offer("b")
+    given.queue.close()
+    assert given.take() == ["b"]
 
 
 def test_only_waiting_writes_count_against_the_limit() -> None:
@@ -159,3 +206,82 @@ def test_a_closed_queue_still_hands_out_what_waits() -> None:
     given.queue.close()
     assert given.take() == ["a"]
     assert given.queue.take(0) is None
+
+
+def _permit(given: Given, request_id: str, then: Callable[[], object]) -> WireError | None:
+    """What the writer hears, with `then` done once the front was asked."""
+
+    def answer() -> None:
+        while not given.asked:
+            pass
+        then()
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    heard = given.queue.permit(request_id)
+    answering.join()
+    assert given.asked == [request_id]
+    return heard
+
+
+def test_a_permit_is_asked_once_and_waited_for() -> None:
+    given = Given()
+    given.offer("a")
+    given.take()
+    assert _permit(given, "a", lambda: given.queue.take_permit(Permit("a"))) is None
+    assert given.queue.admit("a")
+
+
+def test_a_refused_permit_tells_why() -> None:
+    given = Given()
+    given.offer("a")
+    given.take()
+    no = WireError("TOKEN_REVOKED", "no more")
+    assert _permit(given, "a", lambda: given.queue.take_permit(Permit("a", no))) == no
+
+
+def test_a_write_withdrawn_at_its_publish_point_waits_no_longer() -> None:
+    given = Given()
+    given.offer("a")
+    given.take()
+    heard = _permit(given, "a", lambda: given.queue.withdraw("a"))
+    assert heard is not None
+    assert heard.code == "REQUEST_TIMEOUT"
+    assert not given.queue.admit("a")
+
+
+def test_without_a_word_before_the_deadline_nothing_is_published() -> None:
+    given = Given()
+    assert given.queue.offer(Call("a", "put", {}, 1, "s", 1, 0, is_write=True))
+    given.take()
+    heard = given.queue.permit("a")
+    assert heard is not None
+    assert heard.details == {"writeOutcome": "not_published"}
+    assert not given.queue.wanted("a")
+
+
+def test_a_call_is_wanted_until_it_is_withdrawn() -> None:
+    given = Given()
+    given.offer("a")
+    given.take()
+    assert given.queue.wanted("a")
+    given.queue.withdraw("a")
+    assert not given.queue.wanted("a")
+    assert given.queue.permit("a") is not None
+    assert given.asked == []
+
+
+def test_a_deferred_write_is_answered_later_and_not_missed() -> None:
+    given = Given()
+    given.offer("a", "b")
+    group = given.queue.take(0)
+    assert group is not None
+    assert given.queue.admit("a")
+    given.queue.defer("a")
+    assert [(one.request_id, admitted) for one, admitted in given.queue.unanswered(group)] == [
+        ("b", False)
+    ]
+    assert given.queue.withdraw("a") is False
+    assert given.queue.depth() == 2
+    assert given.queue.finish("a")
+    assert given.queue.depth() == 1

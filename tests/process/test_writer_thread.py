@@ -34,7 +34,7 @@ class Thread:
         config = WorkerConfig("notes", str(root), 1, "", None, history, WorkerSettings())
         self._log_fd, write_fd = os.pipe()
         self.outbox = Outbox()
-        self.queue = WriteQueue(10, 10_000, lambda *_: None)
+        self.queue = WriteQueue(10, 10_000, lambda *_: None, lambda _: None)
         log = Log("info", "notes", write_fd)
         self.writer = Writer(config, engine.open, self.queue, self.outbox, log)
         self.writer.start()

@@ -21,8 +21,11 @@ from maadd.protocol.messages import (
     Hello,
     HistorySettings,
     Identity,
+    Permit,
+    PermitRequest,
     Ready,
     Reply,
+    SessionEnded,
     ToFront,
     ToWorker,
     WorkerConfig,
@@ -40,10 +43,12 @@ TO_FRONT: list[ToFront] = [
     Reply("r-2", ok=False, body=b"[]", meta={"warnings": []}, error_code="UNKNOWN_TYPE", rows=0),
     Reply("r-3", ok=True, body=b"{}", audit={"doc_id": "wo-1", "version_after": 2}),
     Cancelled("r-4", withdrawn=True),
+    PermitRequest("r-4", 3),
     CallProgress("r-5", done=500),
     CallProgress("r-5", done=1000, total=2000, text="note: 1000 files"),
     Event(7, "update", "wo-1", "work_order", "2031-02-03T04:05:06.007Z", "tool"),
     Heartbeat(rss_bytes=60_000_000, queue_depth=2, state="ready", progress="12/40"),
+    Heartbeat(60_000_000, 2, "ready", pending_history=7, pending_changes=3),
     Bye(clean=True),
 ]
 TO_WORKER: list[ToWorker] = [
@@ -62,6 +67,9 @@ TO_WORKER: list[ToWorker] = [
         verdict=WireError("RATE_LIMITED", "slow down", {"reason": "writes_per_sec"}),
     ),
     Cancel("r-1"),
+    Permit("r-4"),
+    Permit("r-5", WireError("TOKEN_REVOKED", "no more")),
+    SessionEnded("s-1"),
     Drain(),
 ]
 

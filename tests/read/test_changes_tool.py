@@ -107,6 +107,31 @@ def test_types_narrow_the_feed(four):
     assert members(nothing["resumeCursor"])["d"] == "ven-1"
 
 
+@pytest.mark.parametrize("more", [0, 30], ids=["few types", "many types"])
+@pytest.mark.parametrize("deletes", [False, True])
+def test_a_walk_over_chosen_types_is_the_feed_without_the_others(project, more, deletes):
+    for number in range(4):
+        for doc_type, prefix in (("vendor", "ven"), ("asset", "ast"), ("note", "nte")):
+            project.record(doc_type, f"{prefix}-{number}", **NAMED.get(doc_type, {}))
+        project.reindex()
+    project.soft_delete("ven-1")
+    project.hard_delete("ast-2")
+    chosen = ["vendor", "asset", "vendor", *(f"other{number}" for number in range(more))]
+    whole = project.call("changes_since", includeDeletes=deletes).data["changes"]
+    cursor, walked = "", []
+    while cursor is not None:
+        page = project.call(
+            "changes_since", cursor=cursor, limit=2, docTypes=chosen, includeDeletes=deletes
+        ).data
+        walked += page["changes"]
+        cursor = page["nextCursor"]
+    assert walked == [change for change in whole if change["docType"] in chosen]
+    assert len(walked) == (8 if deletes else 6)
+
+
+NAMED = {"vendor": {"name": "N"}, "asset": {"name": "N"}}
+
+
 def test_an_empty_project_has_no_place_to_resume_at(project):
     assert project.call("changes_since").data == {
         "changes": [], "nextCursor": None, "hasMore": False, "resumeCursor": None,

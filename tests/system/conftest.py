@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+# Behind our own: helpers there have names of their own, test modules do not.
+sys.path.append(str(Path(__file__).parents[1] / "transport"))
 
 from daemon_bench import BIN, TRANSCRIPTS, Daemon, Instance, eventually, is_alive, run
 
@@ -21,6 +23,13 @@ def instance(tmp_path: Path) -> Instance:
     made = Instance(tmp_path)
     run(BIN / "maad", "reindex", f"--project={made.project}")
     return made
+
+
+@pytest.fixture
+def unindexed(tmp_path: Path) -> Instance:
+    """The same without its index; a daemon makes it with MAAD_BOOT_REINDEX=1, which is cheaper
+    than a command."""
+    return Instance(tmp_path)
 
 
 StartDaemon = Callable[..., Daemon]

@@ -8,8 +8,10 @@ import json
 import logging
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,19 +24,24 @@ from maadd.auth.record import ProjectGrant
 from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
-from maadd.pipeline.envelope import CallResult, success
+from maadd.ops.meter import Meter
+from maadd.pipeline.envelope import CallResult
 from maadd.pipeline.progress import ReportProgress
 from maadd.protocol.messages import HistorySettings
 from maadd.protocol.roles import Role
+from maadd.protocol.size import success_text
 from maadd.protocol.tools import ToolSpec, registered_tools
 from maadd.sessions.session import CloseReason, Session
 from maadd.sessions.stateless import StatelessCaller
 from maadd.sessions.table import SessionLimits, SessionTable
 from maadd.tools.face import create_server
+from maadd.tools.prompts import add_prompts
 from maadd.transport.app import HttpApp
 from maadd.transport.http_server import HttpServer
 from maadd.transport.peer import McpFace
 from maadd.transport.stdio import StdioServer
+
+sys.path.append(str(Path(__file__).parent))
 
 JSON_AND_EVENTS = "application/json, text/event-stream"
 
@@ -72,6 +79,7 @@ class EchoPipeline:
         arguments: object,
         *,
         progress: ReportProgress | None = None,
+        source: bytes | None = None,
     ) -> CallResult:
         if tool == "wait":
             self.waiting.set()
@@ -93,7 +101,7 @@ class EchoPipeline:
             else {"token": caller.token.id, "pinned": caller.pinned}
         )
         data = msgspec.json.encode({"tool": tool, "arguments": arguments, **who})
-        return CallResult(success(data, source=None, meta=None), False)
+        return CallResult(success_text(data, source=None, meta=None), False)
 
     def listed_tools(self, caller: Session | StatelessCaller) -> tuple[ToolSpec, ...]:
         return registered_tools()
@@ -117,6 +125,7 @@ class RunningServer:
         self._instance = instance
         self.events: list[dict[str, Any]] = []
         self.closed: list[tuple[str, CloseReason]] = []
+        self.meter = Meter()
         self.port = 0
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -175,6 +184,7 @@ class RunningServer:
             on_close=[lambda session, reason: self.closed.append((session.id, reason))],
         )
         mcp_server = create_server(self.pipeline, version="1.2.3")
+        add_prompts(mcp_server, self.state)
         app = HttpApp(
             state=self.state,
             settings=self.settings,
@@ -182,6 +192,7 @@ class RunningServer:
             sessions=self.sessions,
             face=McpFace(mcp_server, self.pipeline, log),
             log=log,
+            meter=self.meter,
         )
         self.server = HttpServer(app, self.settings, self.sessions, log)
         await self.server.start()

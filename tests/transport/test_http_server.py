@@ -52,7 +52,7 @@ def test_endless_headers_are_cut_off(server):
 
 
 def test_an_idle_connection_outlasts_the_minute_of_proxies(server):
-    assert server.server._server.config.timeout_keep_alive == 75
+    assert server.server._server._server.config.timeout_keep_alive == 75
 
 
 def test_a_connection_is_used_again(server):

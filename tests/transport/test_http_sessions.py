@@ -146,6 +146,19 @@ def test_a_rotated_token_never_resumes_the_old_session(server, doomed_tokens):
     assert server.initialize(fresh) != session
 
 
+def test_an_idle_session_is_swept_and_then_unknown(start, tokens):
+    server = start(session_idle_ms=1)
+    session = server.initialize(tokens.admin)
+    while not server.closed:
+        server.do(lambda: server.sessions.sweep(lambda token: None))
+    assert server.closed == [(session, CloseReason.IDLE)]
+    response = server.request(body=server.tool_call("x"), token=tokens.admin, session=session)
+    assert (response.status, response.code) == (404, "SESSION_NOT_FOUND")
+    assert server.logged("idle_sweep") == [
+        {"level": "info", "event": "idle_sweep", "swept": 1, "remaining": 0}
+    ]
+
+
 def test_the_cap_evicts_the_longest_inactive_session(start, tokens):
     server = start(session_max=3, session_max_per_token=3)
     sessions = [server.initialize(tokens.admin) for _ in range(3)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,11 @@ from maadd.protocol.messages import (
 )
 from maadd.protocol.tools import TOOLS, ToolKind
 from maadd_worker.engine import Engine
+from maadd_worker.semantic.providers.embedder import Embedder
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 REGISTRY = """\
 types:
@@ -74,6 +80,9 @@ class Gate:
     def admit(self, request_id: str) -> bool:
         return self._admits
 
+    def defer(self, request_id: str) -> None:
+        """The reply comes later."""
+
     def depth(self) -> int:
         return 0
 
@@ -88,10 +97,12 @@ class Harness:
         *,
         max_writes: int | None = None,
         max_delay_ms: int | None = None,
+        embedder: Embedder | None = None,
         external_edits: str = "index",
         **settings: Any,
     ) -> None:
         self.root = root
+        self.embedder = embedder
         self.mode = mode
         self._thresholds = max_writes, max_delay_ms
         self._external_edits = external_edits
@@ -113,7 +124,7 @@ class Harness:
             ),
             settings=self._settings,
         )
-        return Engine.open(config, lambda _: None)
+        return Engine.open(config, lambda _: None, self.embedder)
 
     def reopen(self) -> None:
         """Close the engine and open the project again."""
@@ -143,8 +154,14 @@ class Harness:
     def deliveries(self, *calls: Call) -> list[Reply]:
         """Whatever is delivered for writes that wait together."""
         replies: list[Reply] = []
-        self.engine.write_group(calls, Gate(self.admits), replies.append)
+        self.begin(replies.append, *calls)
+        while self.engine.jobs.running:
+            self.engine.settle(False)
         return replies
+
+    def begin(self, deliver: Callable[[Reply], None], *calls: Call) -> None:
+        """Have writes performed; what is left to a job is not waited for."""
+        self.engine.write_group(calls, Gate(self.admits), deliver)
 
     def reply(self, tool: str, identity: Identity | None = None, **args: Any) -> Reply:
         call = self.request(tool, args, identity=identity)
@@ -193,6 +210,20 @@ class Harness:
 
 
 OpenProject = Callable[..., Harness]
+
+
+@pytest.fixture(scope="session")
+def engine_class() -> type[Harness]:
+    """Opens an engine on any project: root, history mode, settings."""
+    return Harness
+
+
+@pytest.fixture(scope="session")
+def crash_base(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The project that rounds of crashes and faults begin with a copy of."""
+    from crash_rounds import Base
+
+    return Base(tmp_path_factory.mktemp("crash") / "base", Harness)
 
 
 @pytest.fixture

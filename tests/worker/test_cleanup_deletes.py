@@ -277,3 +277,13 @@ def test_the_limit_of_a_project_applies_without_an_argument(open_project: Any) -
     error = project.error("maad_bulk_delete", docIds=["a", "b"])
     assert error["details"]["limit"] == 1
     assert project.ok("maad_bulk_delete", docIds=["a", "b"], maxRecords=2)["maxRecords"] == 2
+
+
+def test_a_scope_may_lie_behind_a_ref(ships: Any) -> None:
+    for number, ship in enumerate(("shp-ada", "shp-bo", "shp-gone")):
+        ships.ok("maad_create", docType="voyage", docId=f"voy-{number}", fields={"ship": ship})
+    scope = {"docType": "voyage", "filters": {"ship->name": {"op": "neq", "value": "Ada"}}}
+    assert ships.ok("maad_delete_where", **scope)["totalAffected"] == 1
+    ships.ok("maad_delete_where", **scope, confirm=True, mode="hard")
+    left = ships.ok("maad_query", docType="voyage", sortBy="docId", sortOrder="asc")["results"]
+    assert [row["docId"] for row in left] == ["voy-0", "voy-2"]

@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Identity
+from maadd_worker.disk.journal import Journal
 
 
 def subjects(root: Path) -> list[str]:
@@ -236,3 +238,19 @@ def test_a_dry_run_tells_what_would_happen(open_project: Any) -> None:
     assert second["valid"] is False
     assert second["errors"][0]["code"] == "VALIDATION_FAILED"
     assert not (project.root / "ships").exists()
+
+
+def test_without_a_journal_nothing_is_published_and_nothing_left_behind(
+    open_project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = open_project(fsync=True)
+
+    def refuse(*_: object) -> None:
+        raise MaadError("BACKEND_ERROR", "the write journal failed: disk full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "begin", refuse)
+        error = project.error("maad_create", docType="ship", fields={"name": "Ada"})
+    assert error["code"] == "BACKEND_ERROR"
+    assert not list(project.root.glob("ships/*"))
+    assert project.ok("maad_create", docType="ship", fields={"name": "Ada"})["version"] == 1

@@ -11,7 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import apsw
 import msgspec
@@ -22,65 +22,60 @@ from maadd.protocol.messages import Call, CallProgress, Event, Reply, WorkerConf
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import TOOLS
 from maadd.protocol.validation import check_arguments
+from maadd_worker.contracts.host import HostContracts
+from maadd_worker.contracts.tools import STRICT_TOOLS, shortened
 from maadd_worker.disk.journal import Journal
 from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
-from maadd_worker.engine_aftercare import Aftercare
-from maadd_worker.engine_report import NO_EMBEDDINGS, free_mb, model_advisories
+from maadd_worker.engine_aftercare import Aftercare, sooner
+from maadd_worker.engine_events import reindex_events, stale_model_event
+from maadd_worker.engine_jobs import JOBS_KEY, Jobs
+from maadd_worker.engine_report import free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
+from maadd_worker.engine_writes import RecordWrites, Refused
+from maadd_worker.failpoints import arm, reach
+from maadd_worker.gate import Gate
 from maadd_worker.history.backup import BackupContext, backup
-from maadd_worker.history.controller import NEED_GIT, HistoryController
+from maadd_worker.history.controller import HistoryController
 from maadd_worker.history.external import ExternalEdits
 from maadd_worker.history.outcome import HistoryOutcome
-from maadd_worker.index.document import index_document
-from maadd_worker.index.empty_guard import index_state, unindexed_files
-from maadd_worker.index.pass_report import PassProgress
+from maadd_worker.index.empty_guard import unindexed_files
+from maadd_worker.index.full_pass import PassSteps, run_steps
+from maadd_worker.index.pass_report import ReindexReport
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index, IndexReader
 from maadd_worker.index.writer import FIRST_PASS_KEY
 from maadd_worker.instructions.files import InstructionFiles
 from maadd_worker.instructions.refresh import RefreshContext, check_refresh
 from maadd_worker.instructions.scaffold import Notice, bind_notices, scaffold
-from maadd_worker.outcome import Outcome, boundary_audit
+from maadd_worker.outcome import Backlog, Outcome, boundary_audit
 from maadd_worker.read.context import ReadContext
 from maadd_worker.read.health import BACKUP_TAG_KEY
 from maadd_worker.read.record_cache import RecordCache
 from maadd_worker.read.tools import is_short, read
 from maadd_worker.replies import failure_reply, reply_of
 from maadd_worker.schema.model import ModelRefresh, load_model, refresh_model, stale_files
+from maadd_worker.semantic.providers.embedder import Embedder
+from maadd_worker.semantic.service import SemanticIndex
 from maadd_worker.write.activity import WriteActivity
-from maadd_worker.write.admission import Admission, now_ms
 from maadd_worker.write.answer import (
-    bulk_reply,
     event_of,
-    replay_reply,
-    stored_answer,
-    write_reply,
 )
-from maadd_worker.write.bulk.tools import BULK_WRITES, run_bulk
+from maadd_worker.write.bulk.tools import BULK_WRITES
 from maadd_worker.write.context import WriteContext, commit_identity
-from maadd_worker.write.group import Execution, execute_group
-from maadd_worker.write.idempotency import AnswerStore, StoredAnswer
+from maadd_worker.write.group import Execution
 from maadd_worker.write.instructions import refresh_instructions
 from maadd_worker.write.maintenance import changes_nothing, lists_backups, reload_model
-from maadd_worker.write.planner import RECORD_WRITES, Member, next_group
+from maadd_worker.write.outside_edit import index_outside_edit
+from maadd_worker.write.planner import RECORD_WRITES
 from maadd_worker.write.recovery import recover
-from maadd_worker.write.reindex import reindex, reindex_outcome
+from maadd_worker.write.reindex import check_scope, reindex_outcome, reindex_steps
 
 INDEX_PATH = "_backend/maad.db"
 
 _CACHE_BYTES = 32 * 1024 * 1024
 _encode = msgspec.json.encode
-
-
-class Gate(Protocol):
-    """Asked right before a write becomes visible."""
-
-    def admit(self, request_id: str) -> bool: ...
-    def depth(self) -> int:
-        """Writes that wait or run."""
-        ...
 
 
 class Engine:
@@ -95,6 +90,7 @@ class Engine:
         index: Index,
         journal: Journal | None,
         history: HistoryController,
+        semantic: SemanticIndex,
     ) -> None:
         self._config = config
         self._settings = config.settings
@@ -104,6 +100,7 @@ class Engine:
         self._index = index
         self._journal = journal
         self._history = history
+        self._semantic = semantic
         self._cache = RecordCache(root, _CACHE_BYTES, config.settings.max_doc_bytes, time.time_ns)
         self._type_plans = TypePlans(model.model)
         self._instructions = InstructionFiles(root)
@@ -111,25 +108,36 @@ class Engine:
         self._events: deque[Event] = deque()
         self._activity = WriteActivity()
         self._gate: Gate | None = None
-        self._report_progress: Callable[[CallProgress], None] = _nobody_hears
         self._aftercare = Aftercare(index, journal, history, self._record_paths)
-        edits = None
-        if config.history.external_edits == "commit" and config.history.effective_mode in NEED_GIT:
-            edits = ExternalEdits(root.path, history)
+        edits = ExternalEdits.asked_for(config.history, root.path, history)
         self._watching = Watching(root, index, config.settings, self._plans, edits)
+        self.jobs = Jobs(
+            self,
+            lambda: self._model.model,
+            lambda: self._index.writer().stamp(),
+            self._aftercare.keep_meta,
+        )
+        self._writes = RecordWrites(journal, history, config, self._admitted_under, self._finish)
         self._closed = False
         self.read_only = config.history.effective_mode == "read"
+        self._contracts = HostContracts(
+            config, root, index, lambda: self._model.model, self._write_context
+        )
+        self.forget_session = self._contracts.forget_session
         self.recovery_actions: list[str] = []
         self.index_empty: int | None = None
 
     @classmethod
-    def open(cls, config: WorkerConfig, progress: Callable[[str], None]) -> Engine:
-        """Open the project in the order of spec 01 §1.1.
+    def open(
+        cls, config: WorkerConfig, progress: Callable[[str], None], embedder: Embedder | None = None
+    ) -> Engine:
+        """Open the project in the order of spec 01 §1.1; `embedder` wins over the settings.
 
         Raises MaadError or MaadErrors: PROJECT_LOCKED, READ_ONLY, BACKEND_ERROR,
-        GIT_NOT_INITIALIZED, and the load errors of registry and schemas.
+        GIT_NOT_INITIALIZED, INSTANCE_CONFIG_INVALID, and the load errors of registry and schemas.
         """
         read_only = config.history.effective_mode == "read"
+        armed = arm(os.environ)
         with contextlib.ExitStack() as undo:
             root = ProjectRoot.open(config.root)
             undo.callback(root.close)
@@ -142,6 +150,7 @@ class Engine:
             progress("index")
             index = Index.open(os.path.join(root.path, INDEX_PATH), read_only=read_only)
             undo.callback(index.close)
+            semantic = SemanticIndex.open(index, root, config, embedder)
             progress("journal")
             journal = None
             if not read_only:
@@ -149,7 +158,9 @@ class Engine:
                 undo.callback(journal.close)
             history = HistoryController.open(root.path, config.history, config.settings, journal)
             undo.callback(history.close)
-            engine = cls(config, root, lock, model, index, journal, history)
+            engine = cls(config, root, lock, model, index, journal, history, semantic)
+            if armed:
+                engine._notices.append(Notice("failpoints_armed", {"names": list(armed)}))
             if journal is not None:
                 progress("recovery")
                 engine.recovery_actions = recover(
@@ -165,19 +176,14 @@ class Engine:
         """The false-empty guard (spec 01 §14.6)."""
         model = self._model.model
         with contextlib.closing(self._index.reader()) as reader:
-            self.index_empty = unindexed_files(reader, model, self._root)
             begun = self._index.created or reader.meta_get(FIRST_PASS_KEY) is not None
-            if self.index_empty is None and begun:
-                # A few records may be there: from recovery, or from a first pass cut short.
-                state = index_state(reader, model, self._root)
-                self.index_empty = state.files if state.files > state.documents else None
+            self.index_empty = unindexed_files(reader, model, self._root, begun=begun)
         if self.index_empty is not None and self._settings.boot_reindex and not self.read_only:
-            reindex(
-                self._write_context(),
-                ReindexArgs(),
-                lambda done: progress(f"reindex {done.doc_type} {done.scanned}"),
-                unread=True,
+            steps = reindex_steps(self._write_context(), ReindexArgs(), unread=True)
+            report = run_steps(
+                steps, lambda done: progress(f"reindex {done.doc_type} {done.scanned}")
             )
+            self._notices += reindex_events(report)
             self.index_empty = None
 
     def offer_instructions(self) -> None:
@@ -185,7 +191,7 @@ class Engine:
         failures: list[MaadError] = []
         if not self.read_only:
             failures = scaffold(self._root, self._instructions, fsync=self._settings.fsync)
-        self._notices = bind_notices(
+        self._notices += bind_notices(
             self._root, self._instructions, failures, read_only=self.read_only
         )
 
@@ -207,6 +213,11 @@ class Engine:
             return reader.counters().documents
 
     @property
+    def backlog(self) -> Backlog:
+        """For the heartbeat."""
+        return Backlog(self._history.pending_writes, self._watching.findings.pending)
+
+    @property
     def doc_types(self) -> list[str]:
         """The registered types."""
         return list(self._model.model.registry.types)
@@ -215,7 +226,7 @@ class Engine:
 
     def open_reader(self) -> IndexReader:
         """A reader for one more thread; the caller closes it."""
-        return self._index.reader()
+        return self._semantic.prepare(self._index.reader())
 
     def is_short(self, call: Call) -> bool:
         """Whether the read is quick enough for the thread that takes messages."""
@@ -225,9 +236,10 @@ class Engine:
         """Answer a read; domain failures are answers too."""
 
         def answer() -> Outcome:
-            self._refuse_empty(call.tool)
+            self._refuse_empty(call)
             args = check_arguments(TOOLS[call.tool], call.args)
             with reader.snapshot(), reader.deadline(call.deadline_ms / 1000):
+                reach("read.slow")
                 outcome = read(self._read_context(reader), call.tool, args)
             return self._watching.advise(call.tool, outcome)
 
@@ -246,6 +258,8 @@ class Engine:
             keep_sweep=self._aftercare.keep_sweep,
             instructions=self._instructions,
             engine_report=self.health,
+            index_behind=self.jobs.running > 0,
+            semantic=self._semantic.reads,
         )
 
     def _plans(self) -> TypePlans:
@@ -255,18 +269,10 @@ class Engine:
             plans = self._type_plans = TypePlans(self._model.model)
         return plans
 
-    def _refuse_empty(self, tool: str) -> None:
-        if self.index_empty is not None and tool not in ("maad_reindex", "maad_health"):
-            raise MaadError(
-                "INDEX_EMPTY",
-                f"the index of {self.index_empty} Markdown files is empty or was never finished; "
-                + (
-                    "this read-only project cannot rebuild it"
-                    if self.read_only
-                    else "run maad_reindex, or `maad reindex` in the project folder"
-                ),
-                {"onDiskMarkdownFiles": self.index_empty},
-            )
+    def _refuse_empty(self, call: Call) -> None:
+        excused = call.unguarded or call.tool in ("maad_reindex", "maad_health")
+        if self.index_empty is not None and not excused:
+            raise index_empty(self.index_empty, read_only=self.read_only)
 
     # -- writes --------------------------------------------------------------------------
 
@@ -275,30 +281,53 @@ class Engine:
     ) -> None:
         """Perform writes in arrival order and deliver one Reply for each admitted one."""
         self._gate = gate
+        self._semantic.hold()
         waiting = deque(calls)
         while waiting:
             call = waiting[0]
+            if call.tool in STRICT_TOOLS:
+                self._answer_strict(waiting.popleft(), gate, deliver)
+                continue
             refusal = self._refusal(call)
             if refusal is not None:
                 waiting.popleft()
                 deliver(failure_reply(call.request_id, refusal))
             elif call.tool in RECORD_WRITES:
                 self._activity.begin(call.tool)
-                self._write_records(waiting, gate, deliver)
+                self._writes.group(waiting, gate, deliver)
             elif call.tool in BULK_WRITES:
                 waiting.popleft()
                 self._activity.begin(call.tool)
-                self._write_bulk(call, gate, deliver)
+                self._writes.bulk(call, gate, deliver)
             else:
                 waiting.popleft()
                 self._activity.begin(call.tool)
                 if gate.admit(call.request_id):
-                    deliver(self._maintain(call))
+                    reply = self._maintain(call, deliver)
+                    if reply is None:
+                        gate.defer(call.request_id)
+                    else:
+                        deliver(reply)
             self._activity.end()
+
+    def _answer_strict(self, call: Call, gate: Gate, deliver: Callable[[Reply], None]) -> None:
+        """Answer a host contract, which needs the project to stand still (spec 05)."""
+        done = self._contracts.answer(call, gate, index_empty=self.index_empty is not None)
+        if isinstance(done, Reply):
+            deliver(done)
+        if isinstance(done, Reply) or not gate.admit(call.request_id):
+            return
+        self._activity.begin(call.tool)
+        if done.model.stamps != self._model.model.stamps:
+            self._adopt(ModelRefresh(done.model, {}))
+        self._writes.planned(
+            call, done.context, done.plan, lambda reply: deliver(shortened(reply, call.budget))
+        )
+        self._activity.end()
 
     def _refusal(self, call: Call) -> MaadError | None:
         try:
-            self._refuse_empty(call.tool)
+            self._refuse_empty(call)
             if call.tool == "maad_instructions":
                 check_refresh(Role(call.role), self._config.project, read_only=self.read_only)
         except MaadError as failure:
@@ -310,87 +339,21 @@ class Engine:
             )
         return None
 
-    def _write_records(
-        self, waiting: deque[Call], gate: Gate, deliver: Callable[[Reply], None]
-    ) -> None:
-        admission = self._admission(gate, deliver)
-        members = next_group(admission, waiting)
-        if not members:
-            return
-        assert self._journal is not None
-
-        def keep_answers(done: Sequence[Execution]) -> None:
-            for member, one in zip(members, done, strict=True):
-                if member.scope is not None and not one.errors:
-                    admission.answers.store(
-                        member.scope,
-                        member.call.request_id,
-                        now_ms(),
-                        stored_answer(one),
-                        [one.plan.doc_id],
-                    )
-
-        plans = [member.plan for member in members]
-        done = execute_group(admission.context, self._journal, plans, keep_answers)
-        self._answer(members, done, deliver)
-
-    def _write_bulk(self, call: Call, gate: Gate, deliver: Callable[[Reply], None]) -> None:
-        assert self._journal is not None
-        end = run_bulk(self._admission(gate, deliver), self._journal, call)
-        if end is None:
-            return
-        outcome = HistoryOutcome("none")
-        if end.request is not None:
-            [outcome] = self._history.commit([end.request])
-        for one in end.done:
-            self._finish(one, outcome)
-        mode = self._config.history.effective_mode
-        deliver(bulk_reply(call, end, outcome, self._history.pending_writes, mode))
-
-    def _admission(self, gate: Gate, deliver: Callable[[Reply], None]) -> Admission:
-        """The surroundings of a group, under the registry and schemas as they are now."""
-        self._refresh_model()
-        context = self._write_context()
-        answers = AnswerStore(
-            context.writer, self._settings.idempotency_ttl_ms, self._settings.idempotency_max
-        )
-        return Admission(context, answers, self._model.refused, gate.admit, deliver, self._replay)
-
-    def _answer(
-        self, members: list[Member], done: list[Execution], deliver: Callable[[Reply], None]
-    ) -> None:
-        """The history step of what is in the index, then every reply."""
-        requests = [
-            msgspec.structs.replace(one.plan.commit, journal_ids=(one.journal_id,))
-            for one in done
-            if one.change is not None and one.journal_id is not None
-        ]
-        outcomes = iter(self._history.commit(requests) if requests else [])
-        mode = self._config.history.effective_mode
-        pending = self._history.pending_writes
-        for member, one in zip(members, done, strict=True):
-            if one.errors:
-                deliver(failure_reply(member.call.request_id, MaadErrors(list(one.errors))))
-                continue
-            outcome = next(outcomes) if one.change is not None else HistoryOutcome("none")
-            self._finish(one, outcome)
-            deliver(write_reply(member.call, one, outcome, pending, mode))
-
-    def _replay(self, call: Call, stored: StoredAnswer) -> Reply:
-        outcome = self._history.outcome_of(stored.journal_ids)
-        return replay_reply(
-            call,
-            stored,
-            outcome,
-            self._history.pending_writes,
-            self._config.history.effective_mode,
-        )
-
-    def _maintain(self, call: Call) -> Reply:
-        """Writes that concern the whole project."""
+    def _maintain(self, call: Call, deliver: Callable[[Reply], None]) -> Reply | None:
+        """Writes that concern the whole project; None when a job will answer."""
         if call.dry_run and not lists_backups(call):
             return Reply(call.request_id, ok=True, body=b"")
-        return reply_of(call, lambda: self._maintenance(call))
+        if call.tool != "maad_reindex":
+            return reply_of(call, lambda: self._maintenance(call))
+        try:
+            args: Any = check_arguments(TOOLS[call.tool], call.args)
+            self._refresh_model()
+            return self.jobs.submit(call, args, deliver)
+        except (MaadError, MaadErrors) as failure:
+            return failure_reply(call.request_id, failure)
+        except apsw.Error as failure:
+            error = MaadError("BACKEND_ERROR", f"the index failed: {failure}")
+            return failure_reply(call.request_id, error)
 
     def _maintenance(self, call: Call) -> Outcome:
         args: Any = check_arguments(TOOLS[call.tool], call.args)
@@ -404,22 +367,33 @@ class Engine:
                 model, outcome = reload_model(
                     self._root, self._model.model, self._index.writer(), self._history
                 )
-                self._model = ModelRefresh(model, {})
-                self._watching.model_changed()
+                self._adopt(ModelRefresh(model, {}))
+                self._contracts.reloaded()
                 return outcome
-            case "maad_instructions":
-                return self._refresh_instructions(call, args)
             case _:
-                return self._reindex(call, args)
+                return self._refresh_instructions(call, args)
 
-    def _reindex(self, call: Call, args: ReindexArgs) -> Outcome:
+    # -- jobs ----------------------------------------------------------------------------
+
+    def resume_jobs(self) -> None:
+        """At the start of a server: go on with the jobs that an earlier process did not end."""
+        if not self.read_only:
+            with contextlib.closing(self._index.reader()) as reader:
+                self.jobs.resume(reader.meta_get(JOBS_KEY))
+
+    def check_job(self, args: ReindexArgs) -> None:
+        """See JobHost."""
+        check_scope(self._write_context(), args)
+
+    def job_steps(self, args: ReindexArgs, made_since: str | None) -> PassSteps:
+        """See JobHost."""
         self._refresh_model()
-        report = reindex(
-            self._write_context(),
-            args,
-            self._progress_of(call),
-            unread=self.index_empty is not None,
-        )
+        unread = self.index_empty is not None
+        steps = reindex_steps(self._write_context(), args, made_since=made_since, unread=unread)
+        return self._semantic.embed_after(steps) if args.embeddings else steps
+
+    def job_outcome(self, args: ReindexArgs, report: ReindexReport) -> Outcome:
+        """See JobHost."""
         whole = args.doc_id is None and args.doc_type is None and args.path is None
         if whole and report.indexed + report.skipped:
             # What could not be indexed is in the report; the rest is served.
@@ -427,15 +401,8 @@ class Engine:
             self._watch_when_served()
         broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
         report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
+        self._notices += reindex_events(report)
         return reindex_outcome(report, args)
-
-    def _progress_of(self, call: Call) -> Callable[[PassProgress], None] | None:
-        """What tells the front how far the pass of a call is, if anybody wants to know."""
-        if not call.wants_progress:
-            return None
-        return lambda done: self._report_progress(
-            CallProgress(call.request_id, done.scanned, text=done.text)
-        )
 
     def _backup(self, args: BackupArgs) -> Outcome:
         history, policy = self._history, self._config.history
@@ -462,9 +429,19 @@ class Engine:
 
     def _refresh_model(self) -> None:
         """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
-        if stale_files(self._root, self._model.model):
-            self._model = refresh_model(self._root, self._model.model)
-            self._watching.model_changed()
+        if changed := stale_files(self._root, self._model.model):
+            event = stale_model_event(self._config.project, self._activity.current, changed)
+            self._notices.append(event)
+            self._adopt(refresh_model(self._root, self._model.model))
+
+    def _adopt(self, model: ModelRefresh) -> None:
+        self._model = model
+        self._watching.model_changed()
+
+    def _admitted_under(self) -> tuple[WriteContext, Refused]:
+        """What a group of writes runs with, under the registry and schemas as they are now."""
+        self._refresh_model()
+        return self._write_context(), self._model.refused
 
     def _write_context(self) -> WriteContext:
         return WriteContext(
@@ -478,21 +455,7 @@ class Engine:
 
     def _take_over_edit(self, path: str) -> None:
         """Index a file that was edited outside, and tell subscribers."""
-        content = self._root.read(path, self._settings.max_doc_bytes or None)
-        writer = self._index.writer()
-        with writer.transaction():
-            indexed = index_document(
-                writer,
-                self._model.model,
-                self._root,
-                path,
-                content.data,
-                max_annotations=self._settings.max_doc_annotations,
-            )
-        row = indexed.row
-        self._events.append(
-            Event(row.change_seq, "update", row.doc_id, row.doc_type, row.updated_at, "external")
-        )
+        self._events.append(index_outside_edit(self._write_context(), path))
 
     def _finish(self, done: Execution, outcome: HistoryOutcome) -> None:
         """Let go of what was kept about a record that is written, and note its event."""
@@ -511,30 +474,40 @@ class Engine:
 
     def settle(self, idle: bool) -> float | None:
         """Finish what lags behind the answers; seconds until it wants to be called again."""
-        wait = self._aftercare.settle(idle)
+        # Quiet work would find no quiet between the steps of a job.
+        wait = self._aftercare.settle(idle and not self.jobs.running)
         if self._watching.findings.take_model_change():
             self._refresh_model()
         taken = self._watching.take_over(self._write_context, idle)
         self._events.extend(taken)
-        return self._watching.settle(wait)
+        more = self.jobs.step()
+        self._tell_notices()
+        wait = self._watching.settle(sooner(wait, self._semantic.settle(idle)))
+        return 0.0 if more else wait
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         """Hand over what logs a warning (its name, and members by keyword); failed commits are
         logged with it, also those since the start, and what the start has to tell."""
         self._history.connect_log(warn)
+        self._semantic.connect_log(warn)
         self._watching.warn = warn
+        self._tell_notices()
+
+    def _tell_notices(self) -> None:
         while self._notices:
             notice = self._notices.pop(0)
-            warn(notice.event, **notice.members)
+            self._watching.warn(notice.event, **notice.members)
 
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hand over what has the writer thread call `settle`."""
         self._aftercare.connect_wake(wake)
         self._watching.wake = wake
+        self._semantic.connect_wake(wake)
+        self.jobs.wake = wake
 
     def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
         """Hand over what takes the progress of a call that asked for it."""
-        self._report_progress = report
+        self.jobs.report_progress = report
 
     def poll_events(self) -> list[Event]:
         """The changes since the last call."""
@@ -552,9 +525,8 @@ class Engine:
             "registeredTypes": len(self._model.model.registry.types),
             "writeQueueDepth": 0 if self._gate is None else self._gate.depth(),
             "diskHeadroomMb": free_mb(self._root.path),
-            "embeddings": dict(NO_EMBEDDINGS),
             "watcher": self._watching.health(),
-            "jobs": [],
+            "jobs": msgspec.to_builtins(self.jobs.views),
         }
         report |= self._activity.health() | self._history.health()
         report["advisories"] = [
@@ -570,6 +542,8 @@ class Engine:
             return True
         self._closed = True
         self._watching.stop()
+        self.jobs.close()
+        self._semantic.close()
         clean = self._history.close()
         self._index.close()
         if self._journal is not None:
@@ -578,7 +552,3 @@ class Engine:
             self._lock.release()
         self._root.close()
         return clean
-
-
-def _nobody_hears(_progress: CallProgress) -> None:
-    """Nobody follows the calls of an engine without a worker process."""

@@ -4,7 +4,7 @@ log, the ends of integrity sweeps and the traces of deleted text."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -51,8 +51,8 @@ class Aftercare:
         """A record was deleted for good: its text must leave the logs of SQLite too."""
         self._must_forget = True
 
-    def keep_meta(self, values: dict[str, str]) -> None:
-        """Remember values about the project in the index."""
+    def keep_meta(self, values: Mapping[str, str | None]) -> None:
+        """Remember values about the project in the index; None forgets one."""
         writer = self._index.writer()
         with writer.transaction():
             for key, value in values.items():
@@ -73,9 +73,9 @@ class Aftercare:
             if idle:
                 self._index.writer().write_log_back()
             else:
-                wait = _sooner(wait, _AFTER_LOAD_S)
+                wait = sooner(wait, _AFTER_LOAD_S)
         if self._must_forget:
-            wait = _sooner(wait, self._forget_deleted(idle))
+            wait = sooner(wait, self._forget_deleted(idle))
         return wait
 
     def _forget_deleted(self, idle: bool) -> float | None:
@@ -91,7 +91,8 @@ class Aftercare:
         return None
 
 
-def _sooner(one: float | None, other: float | None) -> float | None:
+def sooner(one: float | None, other: float | None) -> float | None:
+    """The shorter of two waits, where None is no wait at all."""
     if one is None or other is None:
         return other if one is None else one
     return min(one, other)

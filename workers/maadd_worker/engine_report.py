@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 import os
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
+from maadd.protocol.errors import MaadError
 from maadd_worker.schema.model import ModelRefresh
-
-NO_EMBEDDINGS = MappingProxyType(
-    {
-        "enabled": False,
-        "provider": None,
-        "model": None,
-        "dim": None,
-        "vecReady": False,
-        "queueDepth": 0,
-        "embeddedBlocks": 0,
-        "indexedBlocks": 0,
-        "failures": 0,
-    }
-)
-"""An engine without search by meaning."""
 
 
 def model_advisories(refresh: ModelRefresh) -> list[dict[str, Any]]:
@@ -43,3 +28,17 @@ def free_mb(path: str) -> int | None:
     except OSError:
         return None
     return free.f_bavail * free.f_frsize // (1024 * 1024)
+
+
+def index_empty(files: int, *, read_only: bool) -> MaadError:
+    """INDEX_EMPTY over so many Markdown files, with what to do about it."""
+    advice = (
+        "this read-only project cannot rebuild it"
+        if read_only
+        else "run maad_reindex, or `maad reindex` in the project folder"
+    )
+    return MaadError(
+        "INDEX_EMPTY",
+        f"the index of {files} Markdown files is empty or was never finished; {advice}",
+        {"onDiskMarkdownFiles": files},
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index
 from maadd_worker.outcome import Advice, Outcome
 from maadd_worker.watch.findings import Findings
+from maadd_worker.watch.lost_rows import look_for_lost_rows
 from maadd_worker.watch.watcher import Watcher
 from maadd_worker.write.context import WriteContext
 from maadd_worker.write.external import take_over
@@ -51,10 +53,16 @@ class Watching:
         self._plans = plans
         self._edits = edits
         self._watcher: Watcher | None = None
+        self._look: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to follow the files, unless the settings say off."""
-        if not self.wanted or self._settings.watch == "off" or self._watcher is not None:
+        """Begin to follow the files; where the settings say off, look at them once."""
+        if not self.wanted or self._watcher is not None:
+            return
+        if self._settings.watch == "off":
+            if self._look is None:
+                self._look = threading.Thread(target=self._look_once, name="look", daemon=True)
+                self._look.start()
             return
         self._watcher = Watcher(
             self._root,
@@ -71,6 +79,13 @@ class Watching:
         """End watching."""
         if self._watcher is not None:
             self._watcher.stop()
+        if self._look is not None:
+            self._look.join()
+
+    def _look_once(self) -> None:
+        look_for_lost_rows(self._root, self._index.reader, self._plans(), self.findings, self.warn)
+        if self.findings.pending:
+            self.wake()
 
     def model_changed(self) -> None:
         """Other rows may be due now, and files that failed may be in order."""
@@ -129,7 +144,9 @@ class Watching:
 
     def health(self) -> dict[str, Any]:
         """The member `watcher` of `maad_health`."""
-        return dict(_OFF) if self._watcher is None else self._watcher.health()
+        if self._watcher is None:
+            return {**_OFF, "pendingEvents": self.findings.pending}
+        return self._watcher.health()
 
     def advisories(self) -> list[dict[str, Any]]:
         """Files that could not be taken over, and what is wrong with watching."""

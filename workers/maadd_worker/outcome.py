@@ -7,6 +7,14 @@ from typing import Any
 import msgspec
 
 
+class Backlog(msgspec.Struct, frozen=True):
+    """What an engine still does behind its answers: writes that are not yet in Git, and changed
+    files that the index does not show yet."""
+
+    history_writes: int = 0
+    changed_files: int = 0
+
+
 class Advice(msgspec.Struct, frozen=True):
     """One entry of `_meta.warnings`; it never changes `ok` or `data` (spec 02 §1.2)."""
 

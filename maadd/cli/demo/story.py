@@ -9,7 +9,7 @@ from typing import Any
 from maadd.cli.demo.agent import Agent, connected
 from maadd.cli.demo.daemon import Daemon
 from maadd.cli.demo.page import Page
-from maadd_worker.disk.owner_lock import read_owner
+from maadd.protocol.ownership import read_owner
 from maadd_worker.history.command import run_git
 
 PROJECT = "ferries"

@@ -9,10 +9,8 @@ import os
 import time
 from collections.abc import Iterator
 
-import msgspec
-
 from maadd.cli.doctor.check import Check, ok, problem, warning
-from maadd_worker.disk.owner_lock import LOCK_PATH, Owner
+from maadd.protocol.ownership import LOCK_PATH, last_owner
 from maadd_worker.history.git_dir import locate
 from maadd_worker.history.lock_holder import find_holder
 from maadd_worker.history.outcome import GitFailure
@@ -54,7 +52,7 @@ def _owner(root: str) -> Check:
         holders = lock_holders(path)
     except FileNotFoundError:
         return ok("owner", "no process has the project open")
-    owner = _noted(path)
+    owner = last_owner(root)
     if not holders:
         return ok("owner", "no process has the project open")
     pid = owner.pid or holders[0]
@@ -64,14 +62,6 @@ def _owner(root: str) -> Check:
         advice = f"end process {pid} when it no longer answers; commands cannot reach it"
         return warning("owner", f"{by} has it open, but its socket is gone", advice)
     return ok("owner", f"{by} has the project open")
-
-
-def _noted(path: str) -> Owner:
-    try:
-        with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(4096), type=Owner)
-    except msgspec.MsgspecError:
-        return Owner()
 
 
 def _command(pid: int) -> str:

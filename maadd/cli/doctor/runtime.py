@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 
 from maadd.cli.doctor.check import Check, ok, problem, warning
 from maadd.cli.doctor.locks import lock_holders
-from maadd.pool.runtime_dir import MAX_SOCKET_PATH, control_socket, runtime_path
+from maadd.config.runtime_path import CONTROL_SOCKET, runtime_path
+from maadd.pool.runtime_dir import MAX_SOCKET_PATH
 
 _SHORTER = "set MAADD_RUNTIME_DIR to a shorter directory"
 
@@ -16,7 +17,7 @@ _SHORTER = "set MAADD_RUNTIME_DIR to a shorter directory"
 def checks(target: str, environ: Mapping[str, str]) -> Iterator[Check]:
     """What a server of `target` (project folder or instance file) will find."""
     path = runtime_path(target, environ)
-    socket = control_socket(path)
+    socket = os.path.join(path, CONTROL_SOCKET)
     # The sockets of the workers have the longest name.
     length = len(os.fsencode(os.path.join(path, "workers.sock")))
     if length > MAX_SOCKET_PATH:

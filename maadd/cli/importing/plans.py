@@ -10,7 +10,7 @@ import click
 
 from maadd.cli.importing.report import type_counts
 from maadd.cli.importing.run import Import
-from maadd.cli.scaffold import refuse_no_project
+from maadd.cli.project_folder import refuse_no_project
 from maadd.config.settings import Settings
 from maadd.protocol.errors import MaadError
 from maadd_worker.disk.paths import is_within

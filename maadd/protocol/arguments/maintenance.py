@@ -18,7 +18,8 @@ class InstructionsArgs(RoutedArguments, frozen=True):
 
 
 class ReindexArgs(RoutedArguments, frozen=True):
-    """`maad_reindex` (§6.1). `confirm` counts with `prune`; the last three narrow the run."""
+    """`maad_reindex` (§6.1). `confirm` counts with `prune`; `doc_id`, `doc_type` and `path` narrow
+    the run; `cancel_job` ends one instead."""
 
     force: bool = False
     prune: bool = False
@@ -27,6 +28,8 @@ class ReindexArgs(RoutedArguments, frozen=True):
     doc_id: str | None = None
     doc_type: str | None = None
     path: str | None = None
+    wait: Annotated[bool, Meta(description="false: answer with a job id")] = True
+    cancel_job: Annotated[str, Meta(description="end this job")] | None = None
 
 
 class ReloadArgs(RoutedArguments, frozen=True):

@@ -77,7 +77,7 @@ class GetArgs(RoutedArguments, frozen=True):
 
 
 class QueryArgs(RoutedArguments, frozen=True):
-    """`maad_query` (§4.2)."""
+    """`maad_query` (§4.2, §9). `response_mode` is spelled so on the wire too."""
 
     doc_type: str
     filters: Filters = None
@@ -90,6 +90,9 @@ class QueryArgs(RoutedArguments, frozen=True):
     depth: Literal["hot", "cold", "full"] = "hot"
     depth_max_results: Annotated[Limit, Meta(description="rows hydrated, at most 100")] = 50
     include_file_path: bool = False
+    response_mode: Annotated[
+        Literal["rows", "columns"], Meta(description="columns: compact table")
+    ] = msgspec.field(default="rows", name="response_mode")
 
 
 class SearchArgs(RoutedArguments, frozen=True):

@@ -18,6 +18,7 @@ import msgspec
 
 from maadd.protocol.errors import MaadError
 from maadd_worker.disk.journal_import import read_reference_journal
+from maadd_worker.failpoints import reach_sqlite
 
 JOURNAL_PATH = "_backend/journal.db"
 REFERENCE_PATH = "_backend/journal.json"
@@ -155,14 +156,18 @@ class Journal:
         Raises BACKEND_ERROR when they are not on disk; nothing of the group is recorded then.
         """
         if entries:
-            with self._reported(), self._transaction(durable=True):
-                self._db.executemany(_INSERT, self._rows(entries))
+            with self._reported():
+                reach_sqlite("journal.begin")
+                with self._transaction(durable=True):
+                    self._db.executemany(_INSERT, self._rows(entries))
+                reach_sqlite("journal.begun")
 
     def mark(self, ids: Sequence[str], status: str) -> None:
         """Set the status of some entries. Not durable by itself."""
         if not ids:
             return
         with self._reported():
+            reach_sqlite("journal.mark")
             if len(ids) == 1:
                 self._set_durable(False)
                 self._db.execute("UPDATE entry SET status=? WHERE id=?", (status, ids[0]))
@@ -173,27 +178,34 @@ class Journal:
                 )
 
     def set_boundary(self, ids: Sequence[str], sha: str, tag: str | None) -> None:
-        """Note the commit that holds some entries, and the tag it shall bear.
+        """Note the commit that holds some entries, and the tag it shall bear; empty for content
+        that needed no commit.
 
         Durable when there is a tag, which is made next.
         """
-        with self._reported(), self._transaction(durable=tag is not None):
-            self._db.executemany(
-                "UPDATE entry SET boundary_sha=?, snapshot_tag=? WHERE id=?",
-                ((sha, tag, entry) for entry in ids),
-            )
+        with self._reported():
+            reach_sqlite("journal.boundary")
+            with self._transaction(durable=tag is not None):
+                self._db.executemany(
+                    "UPDATE entry SET boundary_sha=?, snapshot_tag=? WHERE id=?",
+                    ((sha, tag, entry) for entry in ids),
+                )
 
     def complete(self, ids: Sequence[str]) -> None:
         """Remove entries whose operation is over. Not durable by itself."""
         if not ids:
             return
         with self._reported():
+            reach_sqlite("journal.complete")
             if len(ids) == 1:
                 self._set_durable(False)
                 self._db.execute("DELETE FROM entry WHERE id=?", (ids[0],))
-                return
-            with self._transaction(durable=False):
-                self._db.executemany("DELETE FROM entry WHERE id=?", ((entry,) for entry in ids))
+            else:
+                with self._transaction(durable=False):
+                    self._db.executemany(
+                        "DELETE FROM entry WHERE id=?", ((entry,) for entry in ids)
+                    )
+            reach_sqlite("journal.completed")
 
     def pending(self) -> list[JournalEntry]:
         """Every entry not completed, in the order of their begin."""

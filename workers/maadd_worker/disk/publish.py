@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import itertools
+import io
 import os
 import re
 import stat
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 import msgspec
@@ -23,21 +22,30 @@ import msgspec
 from maadd.protocol.errors import MaadError
 from maadd_worker.disk.paths import segments
 from maadd_worker.disk.root import ProjectRoot, errno_name
+from maadd_worker.failpoints import reach
 
 _TEMP_NAME = re.compile(r".+\.maad-tmp-([0-9]+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _RENAME_NOREPLACE = 1
+_RENAME_EXCHANGE = 2
 _RENAMEAT2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
 _NO_RENAMEAT2 = (errno.ENOSYS, errno.EINVAL)
-_SYNC_THREADS = 8
+_SYNC_FILE_RANGE = getattr(ctypes.CDLL(None), "sync_file_range", None)
+_START_WRITING = 2
+_WHOLE_FILE = ctypes.c_int64(0)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS)
 
 
 class Staged(msgspec.Struct, frozen=True):
-    """New bytes beside their target, in a temporary file that nobody reads yet."""
+    """Bytes beside their target, in a temporary file that nobody reads: new ones not yet in
+    place, or old ones kept until they are not needed any more.
+
+    `file` is open until `sync_staged` or `discard`; None where nothing is to be synced.
+    """
 
     temp: str
     path: str
     replaces: bool
+    file: io.FileIO | None = None
 
 
 def write_temp(root: ProjectRoot, rel: str, data: bytes, *, fsync: bool) -> str:
@@ -45,25 +53,31 @@ def write_temp(root: ProjectRoot, rel: str, data: bytes, *, fsync: bool) -> str:
 
     WRITE_ERROR (`{file, errno}`) leaves nothing behind.
     """
-    return _write_temp(root, rel, data, fsync=fsync, mode=None)
+    staged = _stage(root, rel, data, fsync=fsync, mode=None, replaces=False)
+    [failure] = sync_staged(root, (staged,))
+    if failure is not None:
+        discard(root, staged)
+        raise failure
+    return staged.temp
 
 
 def stage_new(root: ProjectRoot, rel: str, data: bytes, *, fsync: bool) -> Staged:
     """Prepare a new file. Missing parent directories are made, and synced with `fsync`.
 
-    The bytes themselves are not synced: see `sync_staged`. WRITE_ERROR, PATH_OUTSIDE_PROJECT.
+    The bytes themselves are on their way to the disk then; `sync_staged` waits for them.
+    WRITE_ERROR, PATH_OUTSIDE_PROJECT.
     """
     ensure_dir(root, rel.rpartition("/")[0], fsync=fsync)
-    return Staged(_write_temp(root, rel, data, fsync=False, mode=None), rel, replaces=False)
+    return _stage(root, rel, data, fsync=fsync, mode=None, replaces=False)
 
 
-def stage_replacement(root: ProjectRoot, rel: str, data: bytes) -> Staged:
+def stage_replacement(root: ProjectRoot, rel: str, data: bytes, *, fsync: bool) -> Staged:
     """Prepare the new content of an existing file, with its mode bits.
 
-    A link that stays inside the project is written through. The bytes are not synced: see
-    `sync_staged`. WRITE_ERROR, PATH_OUTSIDE_PROJECT.
+    A link that stays inside the project is written through. As for the bytes with `fsync`, see
+    `stage_new`. WRITE_ERROR, PATH_OUTSIDE_PROJECT.
     """
-    with _failing_as("WRITE_ERROR", rel):
+    with failing_as("WRITE_ERROR", rel):
         with root.parent(rel) as (directory, name):
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if stat.S_ISLNK(status.st_mode):
@@ -72,8 +86,8 @@ def stage_replacement(root: ProjectRoot, rel: str, data: bytes) -> Staged:
                 status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
-    temp = _write_temp(root, rel, data, fsync=False, mode=stat.S_IMODE(status.st_mode))
-    return Staged(temp, rel, replaces=True)
+    mode = stat.S_IMODE(status.st_mode)
+    return _stage(root, rel, data, fsync=fsync, mode=mode, replaces=True)
 
 
 def sync_staged(root: ProjectRoot, staged: Sequence[Staged]) -> list[MaadError | None]:
@@ -82,10 +96,32 @@ def sync_staged(root: ProjectRoot, staged: Sequence[Staged]) -> list[MaadError |
     Several are synced at once, because a device flushes them together: fifty files in the
     time of a few.
     """
-    if len(staged) < 2:
-        return [_sync(root, one) for one in staged]
-    with ThreadPoolExecutor(min(_SYNC_THREADS, len(staged))) as pool:
-        return list(pool.map(_sync, itertools.repeat(root), staged))
+    return root.at_once(_sync, staged)
+
+
+def exchange(root: ProjectRoot, staged: Staged) -> Staged | None:
+    """`put_in_place` for new content, which keeps the old beside it: to be put back by
+    `put_in_place`, without needing room on the disk, or dropped by `discard`. None where the
+    system cannot exchange files."""
+    with (
+        _removing(root, staged.temp),
+        failing_as("WRITE_ERROR", staged.path),
+        root.parent(staged.path) as (directory, name),
+    ):
+        temp = staged.temp.rpartition("/")[2]
+        if _renameat2(directory, temp, directory, name, _RENAME_EXCHANGE):
+            return staged
+    put_in_place(root, staged)
+    return None
+
+
+def set_aside(root: ProjectRoot, rel: str) -> Staged:
+    """Take a file away, but keep it as `exchange` does. DELETE_ERROR as `unlink`."""
+    temp = _temp_name(rel)
+    with failing_as("DELETE_ERROR", rel), root.parent(rel) as (directory, name):
+        aside = temp.rpartition("/")[2]
+        os.rename(name, aside, src_dir_fd=directory, dst_dir_fd=directory)
+    return Staged(temp, rel, replaces=False)
 
 
 def put_in_place(root: ProjectRoot, staged: Staged) -> None:
@@ -94,7 +130,7 @@ def put_in_place(root: ProjectRoot, staged: Staged) -> None:
     The staged file is used up in any case. Raises DUPLICATE_DOC_ID when the name of a new file
     is taken, WRITE_ERROR, which leaves an original untouched, PATH_OUTSIDE_PROJECT.
     """
-    with _removing(root, staged.temp), _failing_as("WRITE_ERROR", staged.path):
+    with _removing(root, staged.temp), failing_as("WRITE_ERROR", staged.path):
         if staged.replaces:
             with root.parent(staged.path) as (directory, name):
                 temp = staged.temp.rpartition("/")[2]
@@ -113,18 +149,20 @@ def put_in_place(root: ProjectRoot, staged: Staged) -> None:
 def discard(root: ProjectRoot, staged: Staged) -> None:
     """Remove a staged file that is not wanted any more; what cannot be removed now goes with
     the next sweep."""
+    if staged.file is not None:
+        staged.file.close()
     with suppress(MaadError):
         unlink(root, staged.temp)
 
 
 def create_exclusive(root: ProjectRoot, rel: str, data: bytes, *, fsync: bool) -> None:
     """`stage_new`, sync and `put_in_place` for one file."""
-    _publish_one(root, stage_new(root, rel, data, fsync=fsync), fsync=fsync)
+    _publish_one(root, stage_new(root, rel, data, fsync=fsync))
 
 
 def replace(root: ProjectRoot, rel: str, data: bytes, *, fsync: bool) -> None:
     """`stage_replacement`, sync and `put_in_place` for one file."""
-    _publish_one(root, stage_replacement(root, rel, data), fsync=fsync)
+    _publish_one(root, stage_replacement(root, rel, data, fsync=fsync))
 
 
 def rename_no_replace(root: ProjectRoot, src: str, dst: str) -> None:
@@ -132,7 +170,7 @@ def rename_no_replace(root: ProjectRoot, src: str, dst: str) -> None:
 
     DELETE_ERROR (`{file, errno}`, `EEXIST` when `dst` is taken), PATH_OUTSIDE_PROJECT.
     """
-    with _failing_as("DELETE_ERROR", src):
+    with failing_as("DELETE_ERROR", src):
         _rename(root, src, dst)
 
 
@@ -141,7 +179,7 @@ def unlink(root: ProjectRoot, rel: str) -> None:
 
     DELETE_ERROR (`{file, errno}`, `ENOENT` when it is gone already), PATH_OUTSIDE_PROJECT.
     """
-    with _failing_as("DELETE_ERROR", rel), root.parent(rel) as (directory, name):
+    with failing_as("DELETE_ERROR", rel), root.parent(rel) as (directory, name):
         os.unlink(name, dir_fd=directory)
 
 
@@ -151,7 +189,7 @@ def ensure_dir(root: ProjectRoot, rel_dir: str, *, fsync: bool = True) -> None:
     Raises WRITE_ERROR, PATH_OUTSIDE_PROJECT.
     """
     names = segments(rel_dir)
-    with _failing_as("WRITE_ERROR", rel_dir):
+    with failing_as("WRITE_ERROR", rel_dir):
         try:
             os.close(root.open_directory("/".join(names)))
             return
@@ -162,6 +200,7 @@ def ensure_dir(root: ProjectRoot, rel_dir: str, *, fsync: bool = True) -> None:
             with root.parent(path) as (directory, name):
                 try:
                     os.mkdir(name, dir_fd=directory)
+                    reach("folder.made")
                 except FileExistsError:
                     continue
             if fsync:
@@ -171,9 +210,20 @@ def ensure_dir(root: ProjectRoot, rel_dir: str, *, fsync: bool = True) -> None:
 
 def fsync_dirs(root: ProjectRoot, rel_files: Iterable[str]) -> None:
     """Make the names of files durable: each distinct parent is synced once; WRITE_ERROR."""
-    for parent in dict.fromkeys(rel.rpartition("/")[0] for rel in rel_files):
-        with _failing_as("WRITE_ERROR", parent or "."):
-            _fsync_directory(root, parent)
+    parents = list(dict.fromkeys(rel.rpartition("/")[0] for rel in rel_files))
+
+    def sync(parent: str) -> MaadError | None:
+        try:
+            with failing_as("WRITE_ERROR", parent or "."):
+                _fsync_directory(root, parent)
+                reach("folder.synced")
+        except MaadError as failure:
+            return failure
+        return None
+
+    for failure in root.at_once(sync, parents):
+        if failure is not None:
+            raise failure
 
 
 def sweep_temp_files(root: ProjectRoot, rel_dirs: Iterable[str], *, deep: bool = True) -> list[str]:
@@ -203,51 +253,57 @@ def sweep_temp_files(root: ProjectRoot, rel_dirs: Iterable[str], *, deep: bool =
     return sorted(removed)
 
 
-def _publish_one(root: ProjectRoot, staged: Staged, *, fsync: bool) -> None:
-    [failure] = sync_staged(root, (staged,)) if fsync else (None,)
+def _publish_one(root: ProjectRoot, staged: Staged) -> None:
+    [failure] = sync_staged(root, (staged,))
     if failure is not None:
         discard(root, staged)
         raise failure
     put_in_place(root, staged)
 
 
-def _sync(root: ProjectRoot, staged: Staged) -> MaadError | None:
+def _sync(staged: Staged) -> MaadError | None:
+    if staged.file is None:
+        return None
     try:
-        with (
-            _failing_as("WRITE_ERROR", staged.path),
-            root.parent(staged.temp) as (directory, name),
-        ):
-            fd = os.open(name, os.O_WRONLY | os.O_NOFOLLOW, dir_fd=directory)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+        with failing_as("WRITE_ERROR", staged.path), staged.file:
+            os.fsync(staged.file.fileno())
+            reach("file.synced")
     except MaadError as failure:
         return failure
     return None
 
 
-def _write_temp(root: ProjectRoot, rel: str, data: bytes, *, fsync: bool, mode: int | None) -> str:
-    temp = f"{rel}.maad-tmp-{os.getpid()}-{uuid.uuid4()}"
-    with _failing_as("WRITE_ERROR", rel), root.parent(temp) as (directory, name):
+def _stage(
+    root: ProjectRoot, rel: str, data: bytes, *, fsync: bool, mode: int | None, replaces: bool
+) -> Staged:
+    temp = _temp_name(rel)
+    with failing_as("WRITE_ERROR", rel), root.parent(temp) as (directory, name):
+        reach("file.stage")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        fd = os.open(name, flags, 0o666, dir_fd=directory)
+        file = io.FileIO(os.open(name, flags, 0o666, dir_fd=directory), "wb")
         try:
-            try:
-                if mode is not None:
-                    os.fchmod(fd, mode)
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(fd, rest) :]
-                if fsync:
-                    os.fsync(fd)
-            finally:
-                os.close(fd)
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(file.fileno(), rest) :]
+            reach("file.staged")
+            if not fsync:
+                file.close()
+                return Staged(temp, rel, replaces)
+            if _SYNC_FILE_RANGE is not None:
+                # Only to begin early: `_sync` waits, and sees what goes wrong.
+                _SYNC_FILE_RANGE(file.fileno(), _WHOLE_FILE, _WHOLE_FILE, _START_WRITING)
         except BaseException:
+            file.close()
             with suppress(OSError):
                 os.unlink(name, dir_fd=directory)
             raise
-    return temp
+    return Staged(temp, rel, replaces, file)
+
+
+def _temp_name(rel: str) -> str:
+    return f"{rel}.maad-tmp-{os.getpid()}-{uuid.uuid4()}"
 
 
 def _rename(root: ProjectRoot, src: str, dst: str) -> None:
@@ -258,10 +314,14 @@ def _rename(root: ProjectRoot, src: str, dst: str) -> None:
 
 
 def _rename_atomically(src_dir: int, src: str, dst_dir: int, dst: str) -> bool:
-    """renameat2; False where the kernel, the library or the file system lacks it."""
+    return _renameat2(src_dir, src, dst_dir, dst, _RENAME_NOREPLACE)
+
+
+def _renameat2(src_dir: int, src: str, dst_dir: int, dst: str, flag: int) -> bool:
+    """False where the kernel, the library or the file system lacks it."""
     if _RENAMEAT2 is None:
         return False
-    if _RENAMEAT2(src_dir, os.fsencode(src), dst_dir, os.fsencode(dst), _RENAME_NOREPLACE) == 0:
+    if _RENAMEAT2(src_dir, os.fsencode(src), dst_dir, os.fsencode(dst), flag) == 0:
         return True
     code = ctypes.get_errno()
     if code in _NO_RENAMEAT2:
@@ -277,6 +337,7 @@ def _link_and_unlink(src_dir: int, src: str, dst_dir: int, dst: str) -> bool:
         if failure.errno in _NO_LINKS:
             return False
         raise
+    reach("file.linked")
     os.unlink(src, dir_fd=src_dir)
     return True
 
@@ -285,6 +346,7 @@ def _reserve_and_rename(src_dir: int, src: str, dst_dir: int, dst: str) -> bool:
     """Take the name with an empty file, then rename over it; readers may meet it empty."""
     os.close(os.open(dst, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=dst_dir))
     try:
+        reach("file.reserved")
         os.rename(src, dst, src_dir_fd=src_dir, dst_dir_fd=dst_dir)
     except BaseException:
         os.unlink(dst, dir_fd=dst_dir)
@@ -304,7 +366,11 @@ def _is_left_behind(name: str) -> bool:
     match = _TEMP_NAME.fullmatch(name)
     if match is None:
         return False
-    pid = int(match[1])
+    return is_gone(int(match[1]))
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process that left files behind is dead; this one, which is new, counts too."""
     if pid == os.getpid():
         return True
     try:
@@ -328,7 +394,8 @@ def _removing(root: ProjectRoot, temp: str) -> Iterator[None]:
 
 
 @contextmanager
-def _failing_as(code: str, rel: str) -> Iterator[None]:
+def failing_as(code: str, rel: str) -> Iterator[None]:
+    """WRITE_ERROR or DELETE_ERROR (`{file, errno}`) in place of an OSError."""
     try:
         yield
     except OSError as failure:

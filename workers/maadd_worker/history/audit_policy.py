@@ -10,7 +10,7 @@ from maadd_worker.history.command import TIMEOUT_S
 from maadd_worker.history.committer import Committer
 from maadd_worker.history.outcome import CommitRequest, GitFailure, HistoryOutcome
 from maadd_worker.history.pending import PendingCommits
-from maadd_worker.history.policy import Flush, failed_outcome
+from maadd_worker.history.policy import Flush, failed_outcome, text_of_unexpected
 from maadd_worker.history.recovery import paths_of, requests_of
 from maadd_worker.history.report import HistoryReport
 from maadd_worker.history.retry import LOCK_POLL_S
@@ -127,6 +127,10 @@ class AuditPolicy:
             results = self._committer.commit((*earlier, *requests), timeout_s=timeout_s)
         except GitFailure as failure:
             results = [Committed(failure=failure)] * (len(earlier) + len(requests))
+        except Exception as error:
+            # Whatever it is, the writes stay pending and the writer goes on (spec 03 §9.3).
+            unknown = GitFailure("GIT_UNKNOWN_ERROR", text_of_unexpected("commit", error))
+            results = [Committed(failure=unknown)] * (len(earlier) + len(requests))
         new = len(requests) if first_time else 0
         self._record((*earlier, *requests), results, trigger, new)
         return results[len(earlier) :]
@@ -148,6 +152,7 @@ class AuditPolicy:
                 first_time = number >= len(requests) - new
                 self._report.commit_failed(request, last, first_time=first_time)
                 continue
+            self._committer.note_commit(request.journal_ids, result.sha)
             self._committer.finish(request.journal_ids)
             written.update(request.paths)
             if result.sha is not None:

@@ -14,11 +14,13 @@ import msgspec
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import HistorySettings, WorkerSettings
 from maadd_worker.disk.journal import Journal, JournalEntry
+from maadd_worker.failpoints import reach
 from maadd_worker.history.command import TIMEOUT_S
 from maadd_worker.history.committer import Committer
 from maadd_worker.history.deferred import DeferredWrites, combine
+from maadd_worker.history.message import WRITE_KEY
 from maadd_worker.history.outcome import CommitRequest, GitFailure, HistoryOutcome
-from maadd_worker.history.policy import Flush, failed_outcome
+from maadd_worker.history.policy import Flush, failed_outcome, text_of_unexpected
 from maadd_worker.history.recovery import paths_of, requests_of
 from maadd_worker.history.report import HistoryReport
 from maadd_worker.history.retry import RETRY_S, Retry
@@ -159,20 +161,45 @@ class BatchPolicy:
         self._boundaries = tuple(
             _Boundary(combine(requests_of(group)), sha, tag) for (sha, tag), group in held.items()
         )
-        for request in requests_of(fresh):
-            self._deferred.append(request)
+        requests = requests_of(fresh)
         self._recovering = bool(fresh)
         try:
             self._committer.refresh_index(paths_of(requests_of(entries)))
+            committed = self._committed(requests)
         except GitFailure as failure:
+            self._defer_all(requests)
             self._failed(failure, "recovery")
             return failure
-        return self.flush("recovery", patient=False).failure
+        self._defer_all(requests[:committed])
+        failed = self.flush("recovery", patient=False).failure if committed else None
+        self._defer_all(requests[committed:])
+        return failed or self.flush("recovery", patient=False).failure
+
+    def _committed(self, requests: Sequence[CommitRequest]) -> int:
+        """How many of the first requests HEAD seems to be the commit of: the process died when
+        the branch had moved, and the threshold may have left out writes that were indexed with
+        them. They are committed apart from the rest, which does nothing if that is true."""
+        head = self._committer.head() if requests else None
+        if head is None:
+            return 0
+        wanted = max(1, head.message.count(f"\n{WRITE_KEY}: "))
+        writes = 0
+        for number, request in enumerate(requests, 1):
+            writes += max(1, len(request.writes))
+            if writes >= wanted:
+                first = combine(requests[:number])
+                return number if self._committer.may_be_of(head, first) else 0
+        return 0
+
+    def _defer_all(self, requests: Sequence[CommitRequest]) -> None:
+        for request in requests:
+            self._deferred.append(request)
 
     def _flush(self, trigger: str, *, patient: bool, give_up: float) -> Flush:
         if not self.pending_writes:
             return Flush()
         try:
+            reach("history.flush")
             sha = self._finish_boundaries(give_up)
             if self._deferred.requests:
                 sha = self._make_boundary(patient, give_up) or sha
@@ -180,7 +207,9 @@ class BatchPolicy:
             return self._failed(failure, trigger)
         except Exception as error:
             # Whatever it is, the writes stay pending and the writer goes on (spec 03 §7.3).
-            return self._failed(GitFailure("HISTORY_FLUSH_FAILED", _text_of(error)), trigger)
+            return self._failed(
+                GitFailure("HISTORY_FLUSH_FAILED", text_of_unexpected("flush", error)), trigger
+            )
         self._retry.clear()
         self._report.error(None)
         if sha is not None:
@@ -207,7 +236,9 @@ class BatchPolicy:
             raise done.failure
         sha = done.sha
         if sha is None and self._recovering and self._tags is not None:
-            sha = self._tags.commit_of(request)
+            head = self._committer.head()
+            if head is not None and self._committer.may_be_of(head, request):
+                sha = head.sha
         self._recovering = False
         self._deferred.clear()
         if sha is None:
@@ -248,9 +279,3 @@ def _delay_s(history: HistorySettings, settings: WorkerSettings) -> float | None
 
 def _left(give_up: float) -> float:
     return max(give_up - time.monotonic(), _SHORTEST_S)
-
-
-def _text_of(error: Exception) -> str:
-    if isinstance(error, MaadError):
-        return error.message
-    return f"the flush failed unexpectedly ({type(error).__name__})"

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Sequence
 
+from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import WorkerSettings
 from maadd_worker.disk.journal import Journal
+from maadd_worker.history.branch_move import reclaim_refs
 from maadd_worker.history.choice import choose_store
 from maadd_worker.history.command import TIMEOUT_S
 from maadd_worker.history.git_dir import GitDir, config_stamp, locate
 from maadd_worker.history.index_lock import reclaim_lock
+from maadd_worker.history.loose_objects import sweep_unfinished
+from maadd_worker.history.message import format_message
 from maadd_worker.history.outcome import CommitRequest, GitFailure
+from maadd_worker.history.refs import Head, read_head
 from maadd_worker.history.report import HistoryReport
 from maadd_worker.history.retry import LOCK_POLL_S, RETRY_S
 from maadd_worker.history.store import Committed, Store, change_of
@@ -43,6 +50,9 @@ class Committer:
             git_dir = locate(self._root)
             if git_dir is not None and self._journal is not None:
                 reclaimed = reclaim_lock(git_dir, self._journal)
+                reclaimed |= reclaim_refs(git_dir)
+                if not self._journal.is_empty():
+                    sweep_unfinished(os.path.join(git_dir.common, "objects"))
             self._current_store()
         except GitFailure as failure:
             # Reads and writes go on; each commit will be tried and tell the same.
@@ -63,6 +73,25 @@ class Committer:
         for result in results:
             self._report.skipped(result.skipped)
         return results
+
+    def head(self) -> Head | None:
+        """The commit that is checked out, None when there is none. Raises GitFailure."""
+        git_dir = locate(self._root)
+        return read_head(git_dir) if git_dir is not None else None
+
+    def may_be_of(self, head: Head, request: CommitRequest) -> bool:
+        """Whether a commit has the message of this very request."""
+        message = format_message(request, with_identity=self._settings.commit_identity)
+        return head.message == message.strip()
+
+    def note_commit(self, journal_ids: Sequence[str], sha: str | None) -> None:
+        """Have the journal know that some entries need no commit any more: it is `sha`, or Git
+        held the content already. They are completed later, and until then their records may be
+        written again."""
+        if self._journal is not None and journal_ids:
+            # Without the note a start compares the disk with HEAD, which mostly tells the same.
+            with contextlib.suppress(MaadError):
+                self._journal.set_boundary(journal_ids, sha or "", None)
 
     def finish(self, journal_ids: Sequence[str]) -> None:
         """The history step of some entries is over, once the index file shows it."""
@@ -96,6 +125,15 @@ class Committer:
                 self._journal.complete(self._finished)
             self._finished = []
         return wait
+
+    def recheck_index(self) -> bool:
+        """See Store.recheck_index; False also when it cannot be done now."""
+        try:
+            return self._store is None or self._store.recheck_index()
+        except GitFailure as failure:
+            if failure.reason != "index-lock":
+                self._report.error(failure, "index")
+            return False
 
     def close(self) -> None:
         """Give up lock and handles; `settle(force=True)` comes first."""

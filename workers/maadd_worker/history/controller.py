@@ -7,6 +7,7 @@ with its evidence in the journal, until it is made.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Collection, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import HistorySettings, WorkerSettings
 from maadd_worker.disk.journal import Journal, JournalEntry, begun_at_ms
+from maadd_worker.failpoints import reach
 from maadd_worker.history.audit_policy import AuditPolicy
 from maadd_worker.history.batch_policy import BatchPolicy
 from maadd_worker.history.committer import Committer
@@ -29,6 +31,7 @@ from maadd_worker.history.outcome import (
 )
 from maadd_worker.history.policy import Policy
 from maadd_worker.history.report import Backlog, HistoryReport, LogFailure, iso_time
+from maadd_worker.history.retry import LOCK_POLL_S
 from maadd_worker.history.snapshot import SnapshotTags
 
 CLOSE_TIMEOUT_S = 5.0
@@ -107,14 +110,15 @@ class HistoryController:
     def commit(self, requests: Sequence[CommitRequest]) -> list[HistoryOutcome]:
         """The history step of a group of writes, in their order.
 
-        Journal entries of what was committed are completed by `settle`, once the index file
-        shows it.
+        Journal entries of what is over are completed by `settle`, in the modes that commit once
+        the index file shows it.
         """
         if self._mode == "read":
             return [_refused(request) for request in requests]
+        reach("history.begin")
         self._last_write = time.monotonic()
         if self._policy is None:
-            self._complete([entry for request in requests for entry in request.journal_ids])
+            self._committer.finish([one for request in requests for one in request.journal_ids])
             return [HistoryOutcome("none") for _ in requests]
         self._wants_maintenance = True
         return self._policy.commit(requests)
@@ -131,10 +135,6 @@ class HistoryController:
             return HistoryOutcome("none")
         return self._policy.outcome_of(journal_ids)
 
-    def _complete(self, ids: Sequence[str]) -> None:
-        if self._journal is not None:
-            self._journal.complete(ids)
-
     # Between writes
 
     def settle(self, idle: bool) -> float | None:
@@ -148,7 +148,7 @@ class HistoryController:
         waits: list[float | None] = []
         if self._policy is not None:
             waits.append(self._policy.settle())
-            waits.append(self._settle_commits())
+        waits.append(self._settle_commits())
         if idle and self._mode != "read":
             waits.append(self._quiet_work())
         return min((wait for wait in waits if wait is not None), default=None)
@@ -165,6 +165,8 @@ class HistoryController:
         quiet_s = time.monotonic() - self._last_write
         if quiet_s < CHECKPOINT_IDLE_S:
             return CHECKPOINT_IDLE_S - quiet_s
+        if not self._committer.recheck_index():
+            return LOCK_POLL_S
         if self._journal is not None:
             self._journal.checkpoint()
         if self._maintenance is None:
@@ -190,6 +192,7 @@ class HistoryController:
         if self._policy is not None:
             flush = self._policy.flush(trigger, patient=True)
             self._settle_commits(force=True)
+            self._committer.recheck_index()
             if flush.failure is not None:
                 raise self._flush_error(flush.failure, trigger)
             sha = flush.sha
@@ -230,10 +233,10 @@ class HistoryController:
             return notes
         failure: GitFailure | None = None
         if self._policy is None:
-            self._complete([entry.id for entry in entries])
+            self._committer.finish([entry.id for entry in entries])
         else:
             failure = self._policy.recover(entries)
-            self._settle_commits(force=True)
+        self._settle_commits(force=True)
         outcome = f"failed:{failure.code}" if failure is not None else f"completed:{self._mode}"
         return [*notes, f"history_recovery_{outcome}"]
 
@@ -285,13 +288,16 @@ class HistoryController:
         if self._maintenance is not None:
             self._maintenance.stop()
             self._maintenance = None
-        if self._policy is None:
-            return True
-        failure = self._policy.flush_before(time.monotonic() + CLOSE_TIMEOUT_S)
+        failure: GitFailure | None = None
+        if self._policy is not None:
+            failure = self._policy.flush_before(time.monotonic() + CLOSE_TIMEOUT_S)
         if failure is not None and failure.timed_out:
             late = GitFailure("HISTORY_FLUSH_TIMEOUT", failure.message, failure.details)
             self._report.error(late, "shutdown")
-        self._settle_commits(force=True)
+        # A journal that cannot be written keeps its entries, like index file and commits.
+        with contextlib.suppress(MaadError):
+            self._settle_commits(force=True)
+        self._committer.recheck_index()
         self._committer.close()
         return self.pending_writes == 0 and not self._committer.is_behind
 

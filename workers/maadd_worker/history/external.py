@@ -11,7 +11,8 @@ import time
 
 import msgspec
 
-from maadd_worker.history.controller import HistoryController
+from maadd.protocol.messages import HistorySettings
+from maadd_worker.history.controller import NEED_GIT, HistoryController
 from maadd_worker.history.git_dir import locate
 from maadd_worker.history.outcome import CommitRequest, GitFailure, LogicalWrite
 
@@ -36,6 +37,15 @@ class EditedFile(msgspec.Struct, frozen=True):
 
 class ExternalEdits:
     """The edits that wait for a quiet moment. Used by the writer thread."""
+
+    @classmethod
+    def asked_for(
+        cls, settings: HistorySettings, root: str, history: HistoryController
+    ) -> ExternalEdits | None:
+        """None where edits are not to be committed, or nothing is."""
+        if settings.external_edits == "commit" and settings.effective_mode in NEED_GIT:
+            return cls(root, history)
+        return None
 
     def __init__(self, root: str, history: HistoryController) -> None:
         self._root = root

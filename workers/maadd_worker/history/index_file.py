@@ -12,7 +12,9 @@ import hashlib
 import os
 import shutil
 import stat
+from collections.abc import Sequence
 
+from maadd_worker.failpoints import reach
 from maadd_worker.history.command import GitTimeout, child_environment, run_git
 from maadd_worker.history.git_dir import GitDir
 from maadd_worker.history.index_format import (
@@ -20,24 +22,44 @@ from maadd_worker.history.index_format import (
     IndexEntry,
     UnsupportedIndex,
     edit_index,
+    find_objects,
     new_index,
 )
 from maadd_worker.history.index_lock import TEMPORARY_PREFIX
+from maadd_worker.history.index_splice import Landmarks, splice_index
 from maadd_worker.history.outcome import GitFailure
 from maadd_worker.history.trees import SYMLINK, TreeEntry
 
 _LARGEST_CHECKED = 32 * 1024 * 1024
 
+_Identity = tuple[int, int, int, int]
+
 
 class IndexFile:
     """The index of one repository; the caller holds its lock."""
 
-    __slots__ = ("_git_dir", "_path", "_temporary")
+    __slots__ = ("_git_dir", "_landmarks", "_path", "_seen", "_temporary")
 
     def __init__(self, git_dir: GitDir) -> None:
         self._git_dir = git_dir
+        self._seen: _Identity | None = None
+        self._landmarks: Landmarks | None = None
         self._path = os.path.join(git_dir.path, "index")
         self._temporary = os.path.join(git_dir.path, f"{TEMPORARY_PREFIX}{os.getpid()}")
+
+    def changed_outside(self) -> bool:
+        """Whether somebody else has written the index since the last `update`."""
+        return self.written_by_others() is not None
+
+    def objects_of(self, paths: Sequence[str]) -> dict[str, bytes]:
+        """The object ids that the index has for some paths; none where only `git` can tell."""
+        wanted = {path.encode("utf-8", "surrogateescape") for path in paths}
+        try:
+            with open(self._path, "rb") as file:
+                found = find_objects(file.read(), wanted)
+        except (OSError, DamagedIndex, UnsupportedIndex):
+            return {}
+        return {path.decode("utf-8", "surrogateescape"): oid for path, oid in found.items()}
 
     def update(self, entries: dict[str, TreeEntry | None]) -> None:
         """Set the index entries of some paths, None removing one.
@@ -45,9 +67,13 @@ class IndexFile:
         Raises GitFailure when the index cannot be read or written; it is unchanged then.
         """
         try:
+            reach("git.index")
             if not self._write_edited(entries):
                 self._edit_by_program(entries)
+            reach("git.index.written")
             os.replace(self._temporary, self._path)
+            self._seen = _identity(os.stat(self._path))
+            reach("git.indexed")
         except DamagedIndex as failure:
             raise GitFailure(
                 "GIT_UNKNOWN_ERROR",
@@ -62,25 +88,42 @@ class IndexFile:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._temporary)
 
+    def written_by_others(self) -> float | None:
+        """When somebody else wrote the index since we last did, as `time.time()`; None when
+        nobody has, or this process has not written it yet."""
+        if self._seen is None:
+            return None
+        try:
+            status = os.stat(self._path)
+        except OSError:
+            return None
+        return None if _identity(status) == self._seen else status.st_mtime
+
     def _write_edited(self, entries: dict[str, TreeEntry | None]) -> bool:
         """Write the new index beside the old one; False when only `git` can."""
+        landmarks: Landmarks | None = None
         try:
             with open(self._path, "rb") as file:
-                data = file.read()
-                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+                status = os.fstat(file.fileno())
+                data, mode = file.read(), stat.S_IMODE(status.st_mode)
+                if _identity(status) == self._seen:
+                    landmarks = self._landmarks
         except FileNotFoundError:
             data, mode = self._index_of_head(), 0o644
         updates = {
             path.encode("utf-8", "surrogateescape"): self._with_stat(path, entry)
             for path, entry in entries.items()
         }
+        self._seen = self._landmarks = None
         try:
-            edited = edit_index(data, updates)
+            spliced = splice_index(data, updates, landmarks)
+            edited = edit_index(data, updates) if spliced is None else spliced.data
         except UnsupportedIndex:
             return False
-        with open(self._temporary, "wb") as file:
+        with open(self._temporary, "wb", buffering=0) as file:
             os.fchmod(file.fileno(), mode)
             file.write(edited)
+        self._landmarks = None if spliced is None else spliced.landmarks
         return True
 
     def _index_of_head(self) -> bytes:
@@ -150,3 +193,7 @@ class IndexFile:
             raise GitFailure("GIT_UNKNOWN_ERROR", str(failure), {"reason": "timeout"}) from failure
         if result.status != 0:
             raise GitFailure("GIT_UNKNOWN_ERROR", f"the Git index: {result.complaint}")
+
+
+def _identity(status: os.stat_result) -> _Identity:
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size

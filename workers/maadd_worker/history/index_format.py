@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import msgspec
 
-_HEADER = struct.Struct(">4sII")
+HEADER = struct.Struct(">4sII")
 _FIXED = struct.Struct(">10I20sH")
 _EXTENSION = struct.Struct(">4sI")
-_DIGEST_BYTES = 20
+DIGEST_BYTES = 20
 _FLAGS_AT = 60
 _NAME_AT = 62
 _NAME_MASK = 0xFFF
@@ -58,22 +58,22 @@ def edit_index(data: bytes, updates: Mapping[bytes, IndexEntry | None]) -> bytes
     Conflict stages of a named path give way to it, and so does a file where a directory is
     needed, or files under a path that now is a file itself.
     """
-    version, count = _check_head(data)
+    version, count = check_head(data)
     added = sorted((path, entry) for path, entry in updates.items() if entry is not None)
-    dropped = {*updates, *(parent for path, _ in added for parent in _parents(path))}
+    dropped = {*updates, *(parent for path, _ in added for parent in parents(path))}
     inside = _turned_into_files(data, count, [path for path, _ in added])
     pieces: list[bytes] = []
-    kept_from = _HEADER.size
+    kept_from = HEADER.size
     upcoming = iter(added)
     following = next(upcoming, None)
     remaining = count
     end = kept_from
-    for start, name, end in _entries(data, count):
+    for start, name, end in entries(data, count):
         if following is not None and following[0] <= name:
             pieces.append(data[kept_from:start])
             kept_from = start
             while following is not None and following[0] <= name:
-                pieces.append(_encode(*following))
+                pieces.append(encode_entry(*following))
                 following = next(upcoming, None)
         if name in dropped or (inside and name.startswith(inside)):
             pieces.append(data[kept_from:start])
@@ -81,12 +81,23 @@ def edit_index(data: bytes, updates: Mapping[bytes, IndexEntry | None]) -> bytes
             remaining -= 1
     pieces.append(data[kept_from:end])
     while following is not None:
-        pieces.append(_encode(*following))
+        pieces.append(encode_entry(*following))
         following = next(upcoming, None)
-    pieces.extend(_extensions(data, end, updates))
-    head = _HEADER.pack(b"DIRC", version, remaining + len(added))
+    pieces.extend(extensions(data, end, updates))
+    head = HEADER.pack(b"DIRC", version, remaining + len(added))
     result = b"".join([head, *pieces])
     return result + hashlib.sha1(result).digest()
+
+
+def find_objects(data: bytes, paths: Set[bytes]) -> dict[bytes, bytes]:
+    """The object ids that the index has for some paths; of a conflict the last stage."""
+    _, count = check_head(data)
+    oid_at = _FLAGS_AT - DIGEST_BYTES
+    return {
+        name: data[start + oid_at : start + _FLAGS_AT]
+        for start, name, _ in entries(data, count)
+        if name in paths
+    }
 
 
 def _turned_into_files(data: bytes, count: int, paths: Sequence[bytes]) -> tuple[bytes, ...]:
@@ -95,38 +106,42 @@ def _turned_into_files(data: bytes, count: int, paths: Sequence[bytes]) -> tuple
         return tuple(path + b"/" for path in paths if path + b"/" in data)
     directories: set[bytes] = set()
     last = b""
-    for _, name, _ in _entries(data, count):
+    for _, name, _ in entries(data, count):
         directory = name[: name.rfind(b"/") + 1]
         if directory != last:
-            directories.update(parent + b"/" for parent in _parents(name))
+            directories.update(parent + b"/" for parent in parents(name))
             last = directory
     return tuple(path + b"/" for path in paths if path + b"/" in directories)
 
 
 def new_index() -> bytes:
     """An index without entries."""
-    head = _HEADER.pack(b"DIRC", 2, 0)
+    head = HEADER.pack(b"DIRC", 2, 0)
     return head + hashlib.sha1(head).digest()
 
 
-def _check_head(data: bytes) -> tuple[int, int]:
-    if len(data) < _HEADER.size + _DIGEST_BYTES:
+def check_head(data: bytes, *, checksum: bool = True) -> tuple[int, int]:
+    """Version and number of entries. DamagedIndex, UnsupportedIndex."""
+    if len(data) < HEADER.size + DIGEST_BYTES:
         raise DamagedIndex("the file is too short")
-    signature, version, count = _HEADER.unpack_from(data)
+    signature, version, count = HEADER.unpack_from(data)
     if signature != b"DIRC":
         raise DamagedIndex("the signature is wrong")
     if version not in (2, 3):
         raise UnsupportedIndex(f"index format {version}")
-    digest = data[-_DIGEST_BYTES:]
-    if any(digest) and hashlib.sha1(memoryview(data)[:-_DIGEST_BYTES]).digest() != digest:
+    digest = data[-DIGEST_BYTES:]
+    if (
+        checksum
+        and any(digest)
+        and hashlib.sha1(memoryview(data)[:-DIGEST_BYTES]).digest() != digest
+    ):
         raise DamagedIndex("the checksum does not match")
     return version, count
 
 
-def _entries(data: bytes, count: int) -> Iterator[tuple[int, bytes, int]]:
-    """Start, name and end of each entry, in the order of the file."""
-    start = _HEADER.size
-    limit = len(data) - _DIGEST_BYTES
+def entries(data: bytes, count: int, start: int = HEADER.size) -> Iterator[tuple[int, bytes, int]]:
+    """Start, name and end of `count` entries from `start` on, in the order of the file."""
+    limit = len(data) - DIGEST_BYTES
     for _ in range(count):
         if start + _NAME_AT > limit:
             raise DamagedIndex("entries are missing")
@@ -141,14 +156,16 @@ def _entries(data: bytes, count: int) -> Iterator[tuple[int, bytes, int]]:
         start = end
 
 
-def _parents(path: bytes) -> Iterator[bytes]:
+def parents(path: bytes) -> Iterator[bytes]:
+    """The directories above a path."""
     at = path.find(b"/")
     while at >= 0:
         yield path[:at]
         at = path.find(b"/", at + 1)
 
 
-def _encode(path: bytes, entry: IndexEntry) -> bytes:
+def encode_entry(path: bytes, entry: IndexEntry) -> bytes:
+    """The bytes of one entry, padded."""
     fixed = _FIXED.pack(
         entry.ctime_ns // 1_000_000_000 & _WORD,
         entry.ctime_ns % 1_000_000_000,
@@ -166,9 +183,9 @@ def _encode(path: bytes, entry: IndexEntry) -> bytes:
     return fixed + path + b"\0" * (8 - (_NAME_AT + len(path)) % 8)
 
 
-def _extensions(data: bytes, start: int, paths: Mapping[bytes, object]) -> Iterator[bytes]:
+def extensions(data: bytes, start: int, paths: Mapping[bytes, object]) -> Iterator[bytes]:
     """What follows the entries, as far as it stays true; optional rest may be left out."""
-    limit = len(data) - _DIGEST_BYTES
+    limit = len(data) - DIGEST_BYTES
     while start < limit:
         if start + _EXTENSION.size > limit:
             raise DamagedIndex("an extension is cut off")
@@ -208,7 +225,7 @@ def _read_tree(content: bytes, start: int) -> tuple[_CachedTree, int]:
     name_end = content.index(b"\0", start)
     line_end = content.index(b"\n", name_end)
     count, subtrees = content[name_end + 1 : line_end].split(b" ")
-    at = line_end + 1 + (0 if count.startswith(b"-") else _DIGEST_BYTES)
+    at = line_end + 1 + (0 if count.startswith(b"-") else DIGEST_BYTES)
     tree = _CachedTree(content[start:name_end], count, content[line_end + 1 : at])
     for _ in range(int(subtrees)):
         child, at = _read_tree(content, at)

@@ -20,6 +20,7 @@ import msgspec
 
 from maadd.protocol.errors import MaadError
 from maadd_worker.disk.journal import Journal
+from maadd_worker.failpoints import reach
 from maadd_worker.history.git_dir import GitDir
 from maadd_worker.history.lock_holder import find_holder
 from maadd_worker.history.outcome import GitFailure
@@ -32,8 +33,9 @@ TOKEN_NAME = "maadd-index.token"
 
 _SHOWN = f".git/{LOCK_NAME}"
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
-_GAP_SHARE = 0.1
-_LONGEST_GAP_S = 0.025
+_GAP_SHARE = 0.5
+_LONGEST_GAP_S = 0.1
+"""After a hold others get a part of its length, but no more than this."""
 
 
 class _Proof(msgspec.Struct, frozen=True):
@@ -146,9 +148,14 @@ class IndexLock:
         self._patience.until(self._try, patient=patient)
         self.taken_at = time.monotonic()
 
+    def await_free(self, *, patient: bool) -> None:
+        """Make sure that nobody else has the lock, without taking it. Raises as `acquire`."""
+        self._patience.until(lambda: not self.is_foreign(), patient=patient)
+
     def _try(self) -> bool:
         try:
             token = self._token or self._prepare()
+            reach("git.lock")
             try:
                 os.link(self._token_file, self._lock)
                 if not self._is_ours():
@@ -161,6 +168,7 @@ class IndexLock:
                 if failure.errno not in _NO_LINKS:
                     raise
                 _create(self._lock, token)
+            reach("git.locked")
         except FileExistsError:
             return False
         except OSError as failure:
@@ -187,7 +195,9 @@ class IndexLock:
         self._free_from = now + min((now - self.taken_at) * _GAP_SHARE, _LONGEST_GAP_S)
         if self._is_ours():
             try:
+                reach("git.unlock")
                 os.unlink(self._lock)
+                reach("git.unlocked")
             except OSError as failure:
                 reason = os.strerror(failure.errno or 0)
                 raise GitFailure(

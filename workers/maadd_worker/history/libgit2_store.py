@@ -2,7 +2,8 @@
 
 One commit is a blob, the trees on its path, a commit object, and the branch moved by
 compare-and-swap; a group of commits moves the branch once. The index file follows in
-`settle`, behind the answers, and its lock is held from before the branch moves until then.
+`settle`, behind the answers, and its lock is held from before the branch moves until then: no
+longer, so that a person's Git finds it free most of the time.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import os
 import time
 from collections.abc import Sequence
 
+import msgspec
 import pygit2
 from pygit2.enums import ReferenceType, RepositoryOpenFlag
 
 from maadd_worker.disk.journal import Journal
+from maadd_worker.failpoints import reach
+from maadd_worker.history.branch_move import BranchMoved, RefLog, move_ref
 from maadd_worker.history.git_dir import GitDir, LocalConfig
 from maadd_worker.history.index_file import IndexFile
 from maadd_worker.history.index_lock import IndexLock
-from maadd_worker.history.loose_objects import DEFAULT_LEVEL
 from maadd_worker.history.object_writer import ObjectWriter
 from maadd_worker.history.outcome import GitFailure
 from maadd_worker.history.store import (
@@ -39,15 +42,27 @@ from maadd_worker.history.trees import (
 )
 from maadd_worker.history.worktree import Worktree
 
-LINGER_S = 0.010
-"""The lock is kept so long after the last commit of a group, for the next one."""
 LONGEST_HOLD_S = 0.250
+_INDEX_SHARE = 0.2
+"""The index is written with each group while that takes no more than this part of the time; a
+large one waits for more groups, with the lock held."""
+
+_COURTESY_S = 0.25
+_LONGEST_COURTESY_S = 1.0
+_LOOK_S = 0.005
+"""Whoever has just written the index, as `git add` does, is about to commit, which fails when
+the branch moves meanwhile: we stand aside so long, or until their commit is there."""
 
 _MOVE_ATTEMPTS = 5
+_REMEMBERED_S = 5.0
 
 
-class _BranchMoved(Exception):
-    """Somebody else moved the branch while a commit was being built on it."""
+class _Indexed(msgspec.Struct, frozen=True):
+    """An index entry that was set lately, and what stood there in the last seconds before."""
+
+    entry: TreeEntry | None
+    before: tuple[TreeEntry | None, ...]
+    at: float
 
 
 class Libgit2Store:
@@ -73,7 +88,10 @@ class Libgit2Store:
         self._lock = IndexLock(git_dir, journal)
         self._index = IndexFile(git_dir)
         self._unindexed: dict[str, TreeEntry | None] = {}
-        self._last_commit = 0.0
+        self._recent: dict[str, _Indexed] = {}
+        self._patient = False
+        self._indexed_at = 0.0
+        self._index_cost_s = 0.0
         self._branch_locked = False
         self._trees = TreeCache(self._read_tree, self._write_tree)
         self._worktree = Worktree(git_dir, repository, self._objects, self._trees)
@@ -86,8 +104,6 @@ class Libgit2Store:
         repository for its owner."""
         try:
             repository = pygit2.Repository(git_dir.root, RepositoryOpenFlag.NO_SEARCH)
-            if config.fsync_objects:
-                repository.set_odb(_synced_object_database(git_dir))
         except (pygit2.GitError, KeyError, ValueError, OSError) as failure:
             raise _open_failure(git_dir, failure) from failure
         return cls(git_dir, config, repository, journal)
@@ -101,10 +117,10 @@ class Libgit2Store:
     # Commits
 
     def prepare(self, *, patient: bool) -> None:
-        """See Store.prepare. The lock is ours from now until `settle`."""
+        """See Store.prepare."""
         refuse_while_busy(self._git_dir)
-        self._lock.acquire(patient=patient)
-        self._last_commit = time.monotonic()
+        self._lock.await_free(patient=patient)
+        self._patient = patient
 
     def commit(self, changes: Sequence[Change], *, timeout_s: float) -> list[Committed]:
         """See Store.commit."""
@@ -113,7 +129,7 @@ class Libgit2Store:
         while True:
             try:
                 return self._commit_chain(changes, timeout_s)
-            except _BranchMoved:
+            except BranchMoved:
                 moved += 1
                 if moved == _MOVE_ATTEMPTS:
                     raise GitFailure(
@@ -129,8 +145,6 @@ class Libgit2Store:
                 raise GitFailure(
                     "GIT_COMMIT_FAILED", self._git_dir.scrub(f"the commit failed: {failure}")
                 ) from failure
-            finally:
-                self._last_commit = time.monotonic()
 
     def _commit_chain(self, changes: Sequence[Change], timeout_s: float) -> list[Committed]:
         head = self._repository.lookup_reference("HEAD")
@@ -138,6 +152,7 @@ class Libgit2Store:
         self._worktree.refresh()
         parent = base
         touched: dict[str, TreeEntry | None] = {}
+        before: dict[str, tuple[TreeEntry | None, ...]] = {}
         results: list[Committed] = []
         self._loaded = False  # until the branch has moved, the trees are ahead of it
         for change in changes:
@@ -147,6 +162,9 @@ class Libgit2Store:
             except GitFailure as failure:
                 results.append(Committed(failure=failure))
                 continue
+            for path in entries:
+                tracked = self._trees.get(path.encode("utf-8", "surrogateescape"))
+                before[path] = (*before.get(path, ()), tracked)
             if not self._edit_trees(entries):
                 results.append(Committed(skipped=skipped))
                 continue
@@ -155,12 +173,27 @@ class Libgit2Store:
             results.append(Committed(str(parent), skipped=skipped))
         if parent is not None and parent != base:
             made = next(change for change, done in zip(changes, results, strict=True) if done.sha)
-            self._move(head, base, parent, made.message.split("\n", 1)[0])
+            self._take_lock(base)
+            reach("git.move")
+            self._move(head, base, parent, made)
+            reach("git.moved")
         self._unindexed |= touched
+        self._remember(touched, before)
         self._base = parent
         self._loaded = True
         self._branch_locked = False
         return results
+
+    def _take_lock(self, base: pygit2.Oid | None) -> None:
+        """The lock is ours from now until `settle`."""
+        if self._lock.taken_at is None:
+            give_up = time.monotonic() + _LONGEST_COURTESY_S
+            while (written := self._index.written_by_others()) is not None:
+                left = min(written + _COURTESY_S - time.time(), give_up - time.monotonic())
+                if left <= 0 or self._target(self._repository.lookup_reference("HEAD")) != base:
+                    break
+                time.sleep(min(left, _LOOK_S))
+        self._lock.acquire(patient=self._patient)
 
     def _load_head(self, head: pygit2.Reference) -> pygit2.Oid | None:
         """The commit that HEAD names, None on an unborn branch; its tree is loaded."""
@@ -201,41 +234,57 @@ class Libgit2Store:
             if change.committer == change.author
             else _signature(change.committer, now, offset)
         )
-        self._repository.set_ident(change.committer.name, change.committer.email)
         tree = pygit2.Oid(raw=self._trees.write())
+        reach("git.objects")
         self._objects.flush()
-        parents = [parent] if parent is not None else []
-        return self._repository.create_commit(
-            None, author, committer, change.message, tree, parents
+        parents: list[str | pygit2.Oid] = [parent] if parent is not None else []
+        reach("git.commit")
+        text = self._repository.create_commit_string(
+            author, committer, change.message, tree, parents
         )
+        name = self._objects.write(b"commit", str(text).encode())
+        self._objects.flush()
+        return pygit2.Oid(raw=name)
 
     def _move(
-        self, head: pygit2.Reference, base: pygit2.Oid | None, to: pygit2.Oid, subject: str
+        self, head: pygit2.Reference, base: pygit2.Oid | None, to: pygit2.Oid, change: Change
     ) -> None:
         """Point the branch (a detached HEAD itself) at `to`, if it still is at `base`."""
-        symbolic = head.type == ReferenceType.SYMBOLIC
-        try:
-            if base is None:
-                self._repository.create_reference_direct(
-                    str(head.target), to, False, f"commit (initial): {subject}"
-                )
-                return
-            branch = self._repository.lookup_reference(str(head.target)) if symbolic else head
-            branch = branch.resolve()
-            if branch.target != base:
-                raise _BranchMoved
-            branch.set_target(to, f"commit: {subject}")
-        except (pygit2.GitError, ValueError, KeyError, OSError) as failure:
-            text = str(failure)
-            if ".lock'" in text and "lock" in text.split("'", 1)[0]:
-                raise GitFailure(
-                    "GIT_COMMIT_FAILED",
-                    self._git_dir.scrub(f"the branch is locked by another Git process: {text}"),
-                    {"reason": "ref-lock"},
-                ) from failure
-            if self._target(self._repository.lookup_reference("HEAD")) != base:
-                raise _BranchMoved from failure
-            raise
+        name = "HEAD"
+        names: tuple[str, ...] = (name,)
+        if head.type == ReferenceType.SYMBOLIC:
+            name = str(head.target)
+            if base is not None:
+                name = self._repository.lookup_reference(name).resolve().name
+            names = (name, "HEAD")
+        now = int(time.time())
+        first = " (initial)" if base is None else ""
+        subject = change.message.split("\n", 1)[0]
+        log = RefLog(
+            names,
+            self._logs_all(),
+            change.committer,
+            now,
+            local_offset_minutes(now),
+            f"commit{first}: {subject}",
+        )
+        move_ref(
+            self._git_dir,
+            name,
+            None if base is None else str(base),
+            str(to),
+            log,
+            self._head_target,
+        )
+
+    def _head_target(self) -> str | None:
+        target = self._target(self._repository.lookup_reference("HEAD"))
+        return None if target is None else str(target)
+
+    def _logs_all(self) -> bool:
+        """Whether a ref gets a log that has none yet; the default of a repository with files."""
+        config, name = self._repository.config, "core.logallrefupdates"
+        return name not in config or str(config[name]).lower() not in ("false", "no", "off", "0")
 
     # Index file and lock
 
@@ -244,19 +293,81 @@ class Libgit2Store:
         taken = self._lock.taken_at
         if taken is None and not self._unindexed:
             return None
+        began = time.monotonic()
         if taken is not None and not force:
-            now = time.monotonic()
-            remaining = min(self._last_commit + LINGER_S, taken + LONGEST_HOLD_S) - now
-            if remaining > 0:
-                return remaining
+            due = min(self._indexed_at + self._index_cost_s / _INDEX_SHARE, taken + LONGEST_HOLD_S)
+            if due > began:
+                return due - began
         try:
             if self._unindexed:
                 self._lock.acquire(patient=False)
-                self._index.update(self._unindexed)
+                self._index.update(self._lost_entries() | self._unindexed)
                 self._unindexed = {}
+                self._indexed_at = time.monotonic()
+                self._index_cost_s = self._indexed_at - began
         finally:
             self._lock.release()
         return None
+
+    def recheck_index(self) -> bool:
+        """See Store.recheck_index.
+
+        `git commit -- <paths>` reads the index before it takes the lock. What came into the
+        index between the two is gone once it writes, and the next plain `git commit` of that
+        person would take the records away again.
+        """
+        if not self._recent:
+            return True
+        if self._lock.is_foreign():
+            return False
+        lost = self._lost_entries()
+        if lost:
+            self._lock.acquire(patient=False)
+            try:
+                # Under the lock once more: whoever had it may have settled this.
+                lost = self._lost_entries()
+                self._recent.clear()
+                if lost:
+                    self._index.update(lost)
+            finally:
+                self._lock.release()
+        self._recent.clear()
+        return True
+
+    def _remember(
+        self,
+        touched: dict[str, TreeEntry | None],
+        before: dict[str, tuple[TreeEntry | None, ...]],
+    ) -> None:
+        now = time.monotonic()
+        for path in list(self._recent):
+            if self._recent[path].at >= now - _REMEMBERED_S:
+                break
+            del self._recent[path]
+        for path, entry in touched.items():
+            known = self._recent.pop(path, None)
+            earlier = known.before if known is not None else ()
+            self._recent[path] = _Indexed(entry, (*earlier, *before[path]), now)
+
+    def _lost_entries(self) -> dict[str, TreeEntry | None]:
+        """The recent entries in whose place the index has what stood there before, though HEAD
+        has not gone back: a `git reset` is meant."""
+        if not self._recent or not self._index.changed_outside():
+            return {}
+        found = self._index.objects_of(list(self._recent))
+        lost: dict[str, TreeEntry | None] = {}
+        try:
+            self._load_head(self._repository.lookup_reference("HEAD"))
+            for path, recent in self._recent.items():
+                oid = found.get(path)
+                earlier = [_oid(entry) for entry in recent.before]
+                if oid == _oid(recent.entry) or oid not in earlier:
+                    continue
+                if self._trees.get(path.encode("utf-8", "surrogateescape")) == recent.entry:
+                    lost[path] = recent.entry
+        except (CannotDescend, pygit2.GitError, KeyError, ValueError, OSError):
+            return {}  # a repository in such a state is not ours to mend
+        return lost
 
     def refresh_index(self, paths: Sequence[str]) -> None:
         """See Store.refresh_index."""
@@ -278,25 +389,12 @@ class Libgit2Store:
         self._repository.free()
 
 
+def _oid(entry: TreeEntry | None) -> bytes | None:
+    return None if entry is None else entry.oid
+
+
 def _signature(person: Person, when: int, offset: int) -> pygit2.Signature:
     return pygit2.Signature(person.name, person.email, when, offset)
-
-
-def _synced_object_database(git_dir: GitDir) -> pygit2.Odb:
-    """The repository's objects, new ones written with fsync."""
-    objects = os.path.join(git_dir.common, "objects")
-    database = pygit2.Odb()
-    loose = pygit2.OdbBackendLoose(objects, DEFAULT_LEVEL, True, 0o777, 0o444)
-    database.add_backend(loose, 2)
-    database.add_backend(pygit2.OdbBackendPack(objects), 1)
-    try:
-        with open(os.path.join(objects, "info", "alternates"), encoding="utf-8") as file:
-            for line in file.read().splitlines():
-                if line and not line.startswith("#"):
-                    database.add_disk_alternate(os.path.join(objects, line))
-    except FileNotFoundError:
-        pass
-    return database
 
 
 def _open_failure(git_dir: GitDir, failure: Exception) -> GitFailure:

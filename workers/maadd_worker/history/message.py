@@ -25,7 +25,7 @@ _IDENTITY_LINES = (
     ("agent", "agent_id"),
     ("user", "user_id"),
 )
-_WRITE_KEY = "Maad-Write"
+WRITE_KEY = "Maad-Write"
 
 
 class ParsedSubject(msgspec.Struct, frozen=True):
@@ -88,7 +88,7 @@ def format_message(request: CommitRequest, *, with_identity: bool = True) -> str
 
 
 def _format_trailer(write: LogicalWrite, *, with_identity: bool) -> str:
-    parts = [f"{_WRITE_KEY}: {write.action} {write.doc_id} [{write.doc_type}]"]
+    parts = [f"{WRITE_KEY}: {write.action} {write.doc_id} [{write.doc_type}]"]
     if clean := one_line(write.detail):
         parts.append(clean)
     if with_identity and write.identity is not None:
@@ -123,7 +123,7 @@ def parse_body(body: str) -> ParsedBody:
         key, separator, value = line.partition(": ")
         if not separator:
             continue
-        if key == _WRITE_KEY:
+        if key == WRITE_KEY:
             if (match := _TRAILER.fullmatch(value.strip())) is not None:
                 writes.append(_parse_trailer(match))
         elif key in known:

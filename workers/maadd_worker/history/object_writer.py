@@ -10,7 +10,8 @@ import contextlib
 import hashlib
 import os
 
-from maadd_worker.history.loose_objects import LooseObjects
+from maadd_worker.failpoints import reach
+from maadd_worker.history.loose_objects import TEMPORARY_PACK, LooseObjects
 from maadd_worker.history.pack_file import encode_pack
 
 PACK_FROM = 64
@@ -36,7 +37,7 @@ class ObjectWriter:
         self._bytes = 0
 
     def write(self, kind: bytes, data: bytes) -> bytes:
-        """Take an object of the given kind (`tree`, `blob`); gives its binary name."""
+        """Take an object of the given kind (`commit`, `tree`, `blob`); gives its binary name."""
         digest = hashlib.sha1(b"%s %d\0" % (kind, len(data)))
         digest.update(data)
         name = digest.digest()
@@ -65,10 +66,11 @@ class ObjectWriter:
         os.makedirs(self._packs, exist_ok=True)
         # Git finds a pack by its index, which therefore comes last.
         self._publish(f"pack-{pack.name}.pack", pack.pack)
+        reach("git.pack")
         self._publish(f"pack-{pack.name}.idx", pack.index)
 
     def _publish(self, name: str, content: bytes) -> None:
-        temporary = os.path.join(self._packs, f"tmp_pack_{os.getpid()}")
+        temporary = os.path.join(self._packs, f"{TEMPORARY_PACK}{os.getpid()}")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o444)

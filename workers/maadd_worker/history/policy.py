@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import msgspec
 
+from maadd.protocol.errors import MaadError
 from maadd_worker.disk.journal import JournalEntry
 from maadd_worker.history.outcome import CommitFailure, CommitRequest, GitFailure, HistoryOutcome
 
@@ -55,6 +57,15 @@ class Policy(Protocol):
 
     def flush_before(self, give_up: float) -> GitFailure | None:
         """Commit what can be committed before a monotonic time, at the close."""
+
+
+def text_of_unexpected(step: str, error: Exception) -> str:
+    """What may be told of an exception that a step of the history should not raise."""
+    if isinstance(error, MaadError):
+        return error.message
+    if isinstance(error, OSError):
+        return f"the {step} failed: {os.strerror(error.errno or 0)}"
+    return f"the {step} failed unexpectedly ({type(error).__name__})"
 
 
 def failed_outcome(request: CommitRequest, failure: GitFailure) -> HistoryOutcome:

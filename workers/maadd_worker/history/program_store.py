@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
+from maadd_worker.failpoints import reach
 from maadd_worker.history.command import (
     NO_GARBAGE_COLLECTION,
     NO_HOOKS,
@@ -72,6 +73,9 @@ class ProgramStore:
                 results.append(self._commit_one(change, timeout_s))
             except GitFailure as failure:
                 results.append(Committed(failure=failure))
+            except OSError as failure:
+                text = f"the commit failed: {os.strerror(failure.errno or 0)}"
+                results.append(Committed(failure=GitFailure("GIT_COMMIT_FAILED", text)))
         return results
 
     def _is_free(self) -> bool:
@@ -91,13 +95,16 @@ class ProgramStore:
         paths, added, skipped = self._select(run, change.paths)
         if not paths:
             return Committed(skipped=skipped)
+        reach("git.program.add")
         for some in _portions(added):
             self._checked(run("add", "--intent-to-add", "--", *some), "GIT_ADD_FAILED")
         try:
             if self._unchanged(run, paths):
                 return Committed(skipped=skipped)
+            reach("git.program.commit")
             self._make_commit(run, change.message, paths)
-        except GitFailure:
+            reach("git.program.committed")
+        except (GitFailure, OSError):
             tidy = partial(self._git, environment, time.monotonic() + _TIDY_S)
             for some in _portions(added):
                 tidy("rm", "--cached", "--quiet", "--force", "--ignore-unmatch", "--", *some)
@@ -222,6 +229,10 @@ class ProgramStore:
         if run("rev-parse", "--quiet", "--verify", "HEAD").status == 0:
             for some in _portions(paths):
                 self._checked(run("reset", "--quiet", "--", *some), "GIT_UNKNOWN_ERROR")
+
+    def recheck_index(self) -> bool:
+        """See Store.recheck_index: Git keeps its index itself."""
+        return True
 
     def lock_is_held(self) -> bool:
         return not self._is_free()

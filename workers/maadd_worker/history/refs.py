@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from maadd_worker.failpoints import reach
 from maadd_worker.history.command import (
     PLAIN,
     TIMEOUT_S,
@@ -102,6 +103,7 @@ def create_tag(
     already; GIT_TAG_FAILED with `details.reason` `tag-exists` when it names another one.
     """
     config = read_local_config(git_dir)
+    _reach("git.tag")
     result = _run(
         git_dir,
         ["tag", "--annotate", "--cleanup=verbatim", "--file=-", "--", name, sha],
@@ -117,6 +119,7 @@ def create_tag(
         timeout_s=timeout_s,
     )
     if result.status == 0:
+        _reach("git.tagged")
         return True
     there = next((tag for tag in list_tags(git_dir) if tag.name == name), None)
     if there is None:
@@ -141,6 +144,13 @@ def delete_tag(git_dir: GitDir, name: str) -> bool:
         return False
     _run(git_dir, ["tag", "--delete", "--", name], "GIT_TAG_FAILED")
     return True
+
+
+def _reach(name: str) -> None:
+    try:
+        reach(name)
+    except OSError as failure:
+        raise GitFailure("GIT_TAG_FAILED", f"the tag could not be made: {failure}") from failure
 
 
 def _run(

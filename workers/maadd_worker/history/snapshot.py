@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 
 from maadd.protocol.messages import WorkerSettings
 from maadd_worker.history.git_dir import GitDir, locate
-from maadd_worker.history.message import format_message
-from maadd_worker.history.outcome import CommitRequest, GitFailure
-from maadd_worker.history.refs import TAG_PREFIX, create_tag, read_head
+from maadd_worker.history.outcome import GitFailure
+from maadd_worker.history.refs import TAG_PREFIX, create_tag
 from maadd_worker.history.store import engine_person
 
 
@@ -45,12 +44,6 @@ class SnapshotTags:
             int(time.time()),
             timeout_s=timeout_s,
         )
-
-    def commit_of(self, request: CommitRequest) -> str | None:
-        """HEAD, if it is the commit of this very request: its process died before the tag."""
-        head = read_head(self._git_dir())
-        message = format_message(request, with_identity=self._settings.commit_identity)
-        return head.sha if head is not None and head.message == message.strip() else None
 
     def _git_dir(self) -> GitDir:
         git_dir = locate(self._root)

@@ -85,6 +85,11 @@ class Store(Protocol):
         """Have the index file brought up to date for paths that a dead process may have
         committed, with the next `settle`. Raises GitFailure."""
 
+    def recheck_index(self) -> bool:
+        """Make sure, a moment after the last commit, that nobody who worked at the same time
+        has put the index back to before it; False while a lock of somebody else is in the way.
+        Raises GitFailure."""
+
     def lock_is_held(self) -> bool:
         """Whether somebody else's lock stands in the way right now."""
 

@@ -68,7 +68,8 @@ def index_document(
             return IndexedDocument(known, known, "unchanged", rows_made=False)
     if parsed is None:
         parsed = parse_document(data, rel_path, max_annotations=max_annotations)
-    new = new_document(writer.type_plans(model), rel_path, parsed, file)
+    plans = writer.type_plans(model)
+    new = new_document(plans, rel_path, parsed, file, texts=writer.wants_texts)
     return store_document(writer, root, new, known)
 
 

@@ -12,7 +12,7 @@ from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.index.reader import IndexReader
 from maadd_worker.schema.model import Model
 
-_LOST_SHARE = 0.1
+LOST_SHARE = 0.1
 """More files than this share above the live records: the index has lost some."""
 
 
@@ -25,18 +25,24 @@ class IndexState(msgspec.Struct, frozen=True):
     @property
     def incomplete(self) -> bool:
         """Whether files exceed records by so much that the index must be brought up to date."""
-        return self.files > self.documents * (1 + _LOST_SHARE)
+        return self.files > self.documents * (1 + LOST_SHARE)
 
 
-def unindexed_files(reader: IndexReader, model: Model, root: ProjectRoot) -> int | None:
+def unindexed_files(
+    reader: IndexReader, model: Model, root: ProjectRoot, *, begun: bool = False
+) -> int | None:
     """The number of Markdown files under the registered paths that an empty index lacks.
 
     None when there is nothing to refuse: the index has a live record, no type is registered, or
-    no file exists. Only an empty index costs a look at the disk.
+    no file exists. Only an empty index costs a look at the disk, and one whose first pass has
+    `begun` and not ended: it may hold a few records, from recovery or from that pass.
     """
-    if reader.counters().documents:
+    if not reader.counters().documents:
+        return index_state(reader, model, root).files or None
+    if not begun:
         return None
-    return index_state(reader, model, root).files or None
+    state = index_state(reader, model, root)
+    return state.files if state.files > state.documents else None
 
 
 def index_state(reader: IndexReader, model: Model, root: ProjectRoot) -> IndexState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ OPERATORS = ("eq", "neq", "gt", "gte", "lt", "lte", "in", "contains", "between")
 MAX_FIELDS = 100
 MAX_OPERATORS = 100
 """Per call, and per field: far above any use, below what SQLite's parser takes."""
+
+_ASCII_LETTER = re.compile("[A-Za-z]")
 
 
 class ScopeWarning(msgspec.Struct, frozen=True):
@@ -75,6 +78,16 @@ def flatten_condition(
             {"field": name, "reason": "too_many_operators"},
         )
     return parts
+
+
+def contains_test(column: str, text: str) -> str:
+    """SQL that tells whether a column holds the text, its next parameter.
+
+    Only ASCII letters fold, as with LIKE, and nothing is a wildcard.
+    """
+    if _ASCII_LETTER.search(text) is None:
+        return f"instr({column}, ?) > 0"
+    return f"instr(lower({column}), lower(?)) > 0"
 
 
 def is_number(value: object) -> bool:

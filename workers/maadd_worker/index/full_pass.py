@@ -1,16 +1,17 @@
 """The whole-project pass: every file against every row (spec 01 §14.2).
 
 Takes one type after the other, in batches. Files are read and parsed without a transaction;
-the rows of a batch change in one, so that other writes can come between. The pass holds the
-paths of the project and a few batches, never all contents.
+the rows of a batch change in one, and each is a step, so that other writes can come between.
+The pass holds the paths of the project and a few batches, never all contents.
 """
 
 from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from typing import TypeGuard
 
 import apsw
 import msgspec
@@ -26,9 +27,10 @@ from maadd_worker.index.documents import DocumentRow
 from maadd_worker.index.known_files import KnownFile, known_files
 from maadd_worker.index.load import load
 from maadd_worker.index.pass_report import PassChange, PassProgress, ReindexReport
+from maadd_worker.index.past import PastLookup, PastStamps, when_asked
 from maadd_worker.index.pipeline import Pipeline
 from maadd_worker.index.prepare import COLLECTION_THRESHOLD, FileTask, Limits, PreparedFile
-from maadd_worker.index.rebuilt import finish_rebuild
+from maadd_worker.index.rebuilt import finish_rebuild, has_lost_rows
 from maadd_worker.index.sweep import SweepResult, TypeWalk, judge_walk, sweep, walk_warning
 from maadd_worker.index.tombstone_files import register_tombstones
 from maadd_worker.index.writer import FIRST_PASS_KEY, IndexWriter
@@ -48,6 +50,42 @@ MODEL_FINGERPRINT_KEY = "model_fp:"
 """Beginnings of `engine_meta` keys; the type follows."""
 
 
+PassSteps = Generator[PassProgress, None, ReindexReport]
+"""A pass in small steps: no transaction is open between them, so that others can write."""
+
+
+def index_steps(
+    writer: IndexWriter,
+    model: Model,
+    root: ProjectRoot,
+    settings: WorkerSettings,
+    *,
+    force: bool = False,
+    made_since: str | None = None,
+    prune: bool = False,
+    unread: bool = False,
+    changed: Callable[[PassChange], None] | None = None,
+    past: Callable[[], PastLookup] | None = None,
+) -> PassSteps:
+    """Bring the whole index up to date with the files; every step outside a transaction.
+
+    `force` makes all rows anew, but for those made since `made_since` (a stamp of the writer),
+    where an earlier run was cut short. `prune` also removes the rows of missing files whose
+    folder is empty or gone. `unread` promises that nobody reads records meanwhile, so that a
+    mostly empty index can be loaded (`load.py`). `changed` hears of every record that changed.
+    `past` is asked, once and only when the index was lost, for what is known of its records. A
+    pass that is closed before its end keeps what it has committed. Failures of single files
+    are in the report; BACKEND_ERROR when the database itself fails.
+    """
+    run = _Pass(writer, model, root, settings, force, made_since, changed)
+    if has_lost_rows(writer):
+        run.past = when_asked(past or (lambda: _unknown))
+    try:
+        return (yield from run.run(prune, unread))
+    except apsw.Error as error:
+        raise backend_error(error, "brought up to date") from error
+
+
 def index_all(
     writer: IndexWriter,
     model: Model,
@@ -60,26 +98,48 @@ def index_all(
     progress: Callable[[PassProgress], None] | None = None,
     between_chunks: Callable[[], None] | None = None,
     changed: Callable[[PassChange], None] | None = None,
+    past: Callable[[], PastLookup] | None = None,
 ) -> ReindexReport:
-    """Bring the whole index up to date with the files; call outside a transaction.
+    """`index_steps` from its first step to its last.
 
-    `force` makes all rows anew. `prune` also removes the rows of missing files whose folder is
-    empty or gone. `unread` promises that nobody reads records meanwhile, so that a mostly empty
-    index can be loaded (`load.py`). `between_chunks` runs while no transaction is open, for
-    writes that wait; an exception from it ends the pass, and what is committed stays. `changed`
-    hears of every record that changed. Failures of single files are in the report;
-    BACKEND_ERROR when the database itself fails.
+    `progress` hears of each step; `between_chunks` runs then for writes that wait, and an
+    exception from it ends the pass.
     """
-    run = _Pass(writer, model, root, settings, force, progress, between_chunks, changed)
-    try:
-        with _rare_collections():
-            return run.run(prune, unread)
-    except apsw.Error as error:
-        raise backend_error(error, "brought up to date") from error
+    steps = index_steps(
+        writer,
+        model,
+        root,
+        settings,
+        force=force,
+        prune=prune,
+        unread=unread,
+        changed=changed,
+        past=past,
+    )
+
+    def step(done: PassProgress) -> None:
+        if progress is not None:
+            progress(done)
+        if between_chunks is not None:
+            between_chunks()
+
+    return run_steps(steps, step)
+
+
+def run_steps(steps: PassSteps, step: Callable[[PassProgress], None]) -> ReindexReport:
+    """A pass from its first step to its last; an exception from `step` ends it."""
+    with rare_collections(), closing(steps):
+        while True:
+            try:
+                done = next(steps)
+            except StopIteration as end:
+                report: ReindexReport = end.value
+                return report
+            step(done)
 
 
 @contextmanager
-def _rare_collections() -> Iterator[None]:
+def rare_collections() -> Iterator[None]:
     """Let Python look for cycles less often: a pass makes and drops millions of values without
     any, and looking at them takes a tenth of its time."""
     before = gc.get_threshold()
@@ -88,6 +148,10 @@ def _rare_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+def _unknown(_doc_id: str, _path: str) -> PastStamps | None:
+    return None
 
 
 class _Batch(msgspec.Struct, frozen=True):
@@ -109,8 +173,7 @@ class _Pass:
         root: ProjectRoot,
         settings: WorkerSettings,
         force: bool,
-        progress: Callable[[PassProgress], None] | None,
-        between_chunks: Callable[[], None] | None,
+        made_since: str | None,
         changed: Callable[[PassChange], None] | None,
     ) -> None:
         self._writer = writer
@@ -118,50 +181,52 @@ class _Pass:
         self._root = root
         self._settings = settings
         self._force = force
-        self._progress = progress
-        self._between_chunks = between_chunks
+        self._made_since = made_since
         self._changed = changed
+        self.past: PastLookup | None = None
         self._plans = writer.type_plans(model)
-        self._limits = Limits(settings.max_doc_bytes, settings.max_doc_annotations)
+        self._limits = Limits(
+            settings.max_doc_bytes, settings.max_doc_annotations, writer.wants_texts
+        )
         self._pipeline = Pipeline(root, self._plans, self._limits)
         self._scanned: set[str] = set()
         self._errors: list[MaadError] = []
         self._warnings: list[str] = []
         self._failed_types: set[str] = set()
         self._seen = self._indexed = self._skipped = self._partial = 0
+        self._to_come: int | None = None
+        """Files of the types that follow, as far as the index tells; None without an index."""
 
-    def run(self, prune: bool, unread: bool) -> ReindexReport:
+    def run(self, prune: bool, unread: bool) -> PassSteps:
         dirty = self._dirty_types()
         last_seq = self._writer.last_seq
         if unread:
             with self._writer.transaction():
                 self._writer.meta_set(FIRST_PASS_KEY, "1")
+        walks: list[TypeWalk] = []
+        entries = list(self._model.registry.types.values())
+        rows = read_counters(self._writer.connection).documents_by_type
         with ExitStack() as loading, closing(self._pipeline):
-            walks = [
-                self._index_type(entry, loading if unread else None)
-                for entry in self._model.registry.types.values()
-            ]
+            for number, entry in enumerate(entries, 1):
+                to_come = [later.name for later in entries[number:]]
+                if not unread or not to_come:
+                    self._to_come = sum(rows.get(name, 0) for name in to_come)
+                walks.append((yield from self._index_type(entry, loading if unread else None)))
         rows = read_counters(self._writer.connection).documents_by_type
         for walk in walks:
             warning = walk_warning(walk, rows.get(walk.entry.name, 0))
             if warning is not None:
                 self._warnings.append(warning)
-        swept = sweep(
-            self._writer,
-            self._root,
-            walks,
-            self._scanned,
-            last_seq,
-            prune=prune,
-            removed=self._tell_removed,
-        )
+        swept = yield from self._sweep(walks, last_seq, prune)
         self._finish(walks)
         finish_rebuild(self._writer, walks)
         if self._indexed:
             self._writer.connection.execute("PRAGMA optimize")
         return self._report(dirty, walks, swept)
 
-    def _index_type(self, entry: TypeEntry, loading: ExitStack | None) -> TypeWalk:
+    def _index_type(
+        self, entry: TypeEntry, loading: ExitStack | None
+    ) -> Generator[PassProgress, None, TypeWalk]:
         """Index the files of a type; a load that is worth it is entered on `loading`."""
         walk = self._root.walk_markdown(entry.path)
         judged = judge_walk(self._root, entry, walk)
@@ -170,38 +235,48 @@ class _Pass:
         if loading is not None and not self._writer.loading and self._is_load(len(walk.files)):
             loading.enter_context(load(self._writer))
         batches = deque[_Batch]()
+        total = None if self._to_come is None else self._seen + len(walk.files) + self._to_come
         for prepared in self._pipeline.run(self._tasks(walk.files, batches)):
             self._store(entry, batches.popleft(), prepared)
-            if self._progress is not None:
-                self._progress(
-                    PassProgress(
-                        entry.name,
-                        len(walk.files),
-                        self._seen,
-                        self._indexed,
-                        len(self._errors),
-                    )
+            before = self._writer.last_seq
+            yield self._progress(entry.name, len(walk.files), total)
+            if self._writer.last_seq != before:
+                self._pipeline.distrust()
+        with self._writer.recovering(self.past):
+            self._warnings.extend(
+                register_tombstones(
+                    self._writer, self._root, walk.tombstones, self._settings.max_doc_bytes
                 )
-            self._let_others_write()
-        self._warnings.extend(
-            register_tombstones(
-                self._writer, self._root, walk.tombstones, self._settings.max_doc_bytes
             )
-        )
         return judged
+
+    def _sweep(
+        self, walks: Sequence[TypeWalk], last_seq: int, prune: bool
+    ) -> Generator[PassProgress, None, SweepResult]:
+        pages = sweep(
+            self._writer,
+            self._root,
+            walks,
+            self._scanned,
+            last_seq,
+            prune=prune,
+            removed=self._tell_removed,
+        )
+        while True:
+            try:
+                next(pages)
+            except StopIteration as end:
+                swept: SweepResult = end.value
+                return swept
+            yield self._progress(walks[-1].entry.name, 0, self._seen)
+
+    def _progress(self, doc_type: str, files: int, total: int | None) -> PassProgress:
+        return PassProgress(doc_type, files, self._seen, self._indexed, len(self._errors), total)
 
     def _is_load(self, files: int) -> bool:
         """Whether so many files make the index new rather than change it."""
         documents = read_counters(self._writer.connection).documents
         return files >= _WORTH_A_LOAD and files > 2 * documents
-
-    def _let_others_write(self) -> None:
-        if self._between_chunks is None:
-            return
-        before = self._writer.last_seq
-        self._between_chunks()
-        if self._writer.last_seq != before:
-            self._pipeline.distrust()
 
     def _tasks(
         self, files: Sequence[MarkdownFile], batches: deque[_Batch]
@@ -243,7 +318,9 @@ class _Pass:
                 self._seen -= 1
         there = [file for file in prepared if file.state != "gone"]
         if there:
-            for outcome in store_batch(self._writer, self._root, there):
+            with self._writer.recovering(self.past):
+                outcomes = store_batch(self._writer, self._root, there)
+            for outcome in outcomes:
                 self._account(outcome, entry, batch.types.get(outcome.path))
 
     def _account(self, outcome: FileOutcome, entry: TypeEntry, known_type: str | None) -> None:
@@ -268,11 +345,16 @@ class _Pass:
                 self._changed(PassChange(done.action, done.row))
 
     def _is_current(self, file: MarkdownFile, known: KnownFile | None) -> bool:
-        return known is not None and not self._force and known.is_current(file, self._plans)
+        return self._counts_as_made(known) and known.is_current(file, self._plans)
 
     def _current_hash(self, known: KnownFile | None) -> str | None:
         """The hash of content whose rows need not be made anew."""
-        return None if known is None or self._force else known.current_hash(self._plans)
+        return known.current_hash(self._plans) if self._counts_as_made(known) else None
+
+    def _counts_as_made(self, known: KnownFile | None) -> TypeGuard[KnownFile]:
+        if known is None or not self._force:
+            return known is not None
+        return self._made_since is not None and known.indexed_at >= self._made_since
 
     def _dirty_types(self) -> list[str]:
         """The types whose rows depend on another model than the last clean pass saw."""

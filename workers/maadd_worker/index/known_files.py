@@ -11,7 +11,7 @@ from maadd_worker.disk.scan import MarkdownFile
 from maadd_worker.index.plan import TypePlans
 
 _KNOWN_FILES = """
-SELECT file_path, doc_type, file_hash, model_fingerprint, mtime_ns, size, inode
+SELECT file_path, doc_type, file_hash, model_fingerprint, indexed_at, mtime_ns, size, inode
 FROM documents WHERE deleted = 0 AND file_path IN (SELECT value FROM json_each(?))
 """
 
@@ -23,6 +23,7 @@ class KnownFile(msgspec.Struct, frozen=True):
     doc_type: str
     file_hash: str
     model_fingerprint: str
+    indexed_at: str
     mtime_ns: int | None
     size: int | None
     inode: int | None

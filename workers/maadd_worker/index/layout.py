@@ -23,7 +23,7 @@ import apsw
 APPLICATION_ID = 0x4D414144
 """`PRAGMA application_id` of our files ("MAAD"); a file of the reference has 0."""
 
-LAYOUT_VERSION = 2
+LAYOUT_VERSION = 3
 """`PRAGMA user_version`; any other number, higher or lower, makes the index be rebuilt."""
 
 NUMBER_UNPARSEABLE = 1
@@ -60,6 +60,7 @@ CREATE INDEX documents_by_id ON documents (doc_type, doc_id) WHERE deleted = 0;
 CREATE INDEX documents_by_indexed_at ON documents (doc_type, indexed_at, doc_id) WHERE deleted = 0;
 CREATE INDEX documents_by_updated_at ON documents (doc_type, updated_at, doc_id) WHERE deleted = 0;
 CREATE INDEX documents_by_created_at ON documents (doc_type, created_at, doc_id) WHERE deleted = 0;
+CREATE INDEX documents_by_change ON documents (doc_type, change_seq) WHERE deleted = 0;
 CREATE INDEX documents_tombstones ON documents (updated_at, doc_id) WHERE deleted = 1;
 CREATE INDEX documents_invalid ON documents (doc_id) WHERE valid = 0 AND deleted = 0;
 

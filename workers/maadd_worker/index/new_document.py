@@ -10,6 +10,7 @@ import msgspec
 from maadd.protocol.doc_ids import describe_fault
 from maadd.protocol.errors import MaadError
 from maadd_worker.extract.extraction import extract
+from maadd_worker.index.block_texts import BlockText, block_texts
 from maadd_worker.index.child_rows import (
     Row,
     block_rows,
@@ -42,12 +43,20 @@ class NewDocument(msgspec.Struct, frozen=True, array_like=True):
     relationships: list[Row]
     blocks: list[Row]
     field_values: list[Row]
+    texts: list[BlockText] = []
+    """Empty unless somebody wants them."""
 
 
 def new_document(
-    plans: TypePlans, path: str, parsed: ParsedDocument, file: FileIdentity | None
+    plans: TypePlans,
+    path: str,
+    parsed: ParsedDocument,
+    file: FileIdentity | None,
+    *,
+    texts: bool = False,
 ) -> NewDocument:
-    """The rows of a record; UNKNOWN_TYPE and INVALID_DOC_ID name the file.
+    """The rows of a record, on demand with the texts of its blocks; UNKNOWN_TYPE and
+    INVALID_DOC_ID name the file.
 
     A record that breaks its schema, or whose id breaks the grammar, is marked invalid.
     """
@@ -86,4 +95,5 @@ def new_document(
         relationship_rows(doc_id, doc_type, found.relationships),
         block_rows(doc_id, parsed.blocks),
         field_value_rows(doc_id, plan, found.field_rows),
+        block_texts(parsed) if texts else [],
     )

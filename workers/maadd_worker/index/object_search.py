@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from maadd_worker.index.counters import read_type_state
+from maadd_worker.index.filters import contains_test
 from maadd_worker.index.reader import IndexReader
 
 _LISTED = 1000
@@ -81,40 +82,47 @@ def _matches(reader: IndexReader, wanted: ObjectQuery, generation: int) -> _Matc
     known = reader.recall(wanted, generation)
     if isinstance(known, _Matches):
         return known
-    total = _total(reader, wanted)
-    keys = _all_keys(reader, wanted) if 0 < total <= _LISTED else None
-    found = _Matches(total, keys)
-    reader.remember(wanted, generation, found, cost=1 + len(keys or ()))
+    by_value = wanted.doc_id is None and not (wanted.value is None and wanted.contains is None)
+    found = _of_values(reader, wanted) if by_value else _of_objects(reader, wanted)
+    reader.remember(wanted, generation, found, cost=1 + len(found.keys or ()))
     return found
 
 
-def _total(reader: IndexReader, wanted: ObjectQuery) -> int:
+def _of_values(reader: IndexReader, wanted: ObjectQuery) -> _Matches:
+    """The objects whose value matches, found through the distinct values."""
+    source, params = _values(reader, wanted)
+    values: list[Any] = reader.connection.execute(
+        f"SELECT v.id, v.objects {source} LIMIT ?", (*params, _LISTED + 1)
+    ).fetchall()
+    if len(values) > _LISTED:
+        total = reader.connection.execute(
+            f"SELECT coalesce(sum(v.objects), 0) {source}", params
+        ).get
+        return _Matches(total, None)
+    total = sum(objects for _, objects in values)
+    if total > _LISTED:
+        return _Matches(total, None)
+    listing = msgspec.json.encode([place for place, _ in values]).decode()
+    rows: list[Any] = reader.connection.execute(_OBJECTS_OF_VALUES, (listing,)).fetchall()
+    return _Matches(total, tuple(sorted(rows)))
+
+
+def _of_objects(reader: IndexReader, wanted: ObjectQuery) -> _Matches:
+    """All objects of a kind, or those of one record that match."""
     if wanted.doc_id is not None:
         tests, params = _tests("o", wanted)
         sql = f"SELECT count(*) FROM objects o WHERE {tests}"
-    elif wanted.value is None and wanted.contains is None:
+    else:
         tests, params = _tests("c", wanted)
         sql = f"SELECT coalesce(sum(objects), 0) FROM subtype_counts c WHERE {tests}"
-    else:
-        source, params = _values(reader, wanted)
-        sql = f"SELECT coalesce(sum(v.objects), 0) {source}"
     total: int = reader.connection.execute(sql, params).get
-    return total
-
-
-def _all_keys(reader: IndexReader, wanted: ObjectQuery) -> tuple[Key, ...]:
-    if wanted.doc_id is not None or (wanted.value is None and wanted.contains is None):
-        tests, params = _tests("o", wanted)
-        sql = f"SELECT doc_id, id FROM objects o WHERE {tests}"
-    else:
-        source, params = _values(reader, wanted)
-        sql = (
-            f"SELECT o.doc_id, o.id FROM (SELECT v.primitive, v.subtype, v.value {source}) m "
-            "CROSS JOIN objects o ON o.primitive = m.primitive AND o.subtype = m.subtype "
-            "AND o.value = m.value"
-        )
-    rows: list[Any] = reader.connection.execute(sql, params).fetchall()
-    return tuple(sorted(rows))
+    if not 0 < total <= _LISTED:
+        return _Matches(total, None)
+    tests, params = _tests("o", wanted)
+    rows: list[Any] = reader.connection.execute(
+        f"SELECT doc_id, id FROM objects o WHERE {tests}", params
+    ).fetchall()
+    return _Matches(total, tuple(sorted(rows)))
 
 
 def _walked(
@@ -123,12 +131,11 @@ def _walked(
     """One page of many matches: the objects in their order tested one by one, or all that
     match sorted."""
     steps = (offset + limit) * reader.counters().objects / total
-    walks = steps <= max(_SHORT_WALK, total)
-    tests, params = _tests("o", wanted)
-    # NOT INDEXED leaves the order of the table itself.
-    table = "objects o NOT INDEXED" if walks else "objects o"
+    walks = wanted.doc_id is None and steps <= max(_SHORT_WALK, total)
+    # A column behind "+" is no use to an index, which leaves the order of the table itself.
+    tests, params = _tests("+o" if walks else "o", wanted)
     rows: list[Any] = reader.connection.execute(
-        f"SELECT doc_id, id FROM {table} WHERE {tests} ORDER BY doc_id, id LIMIT ? OFFSET ?",
+        f"SELECT doc_id, id FROM objects o WHERE {tests} ORDER BY doc_id, id LIMIT ? OFFSET ?",
         (*params, limit, offset),
     ).fetchall()
     return tuple(rows)
@@ -161,8 +168,8 @@ def _tests(row: str, wanted: ObjectQuery) -> tuple[str, list[str]]:
     if wanted.value is not None:
         asked.append(("{row}.value = ?", wanted.value))
     if wanted.contains is not None:
-        # lower() folds ASCII letters only, and instr() knows no wildcards.
-        asked.append(("instr(lower({row}.value), lower(?)) > 0", wanted.contains))
+        test = contains_test("{row}.value", wanted.contains)
+        asked.append((test, wanted.contains))
     if wanted.doc_id is not None:
         asked.append(("{row}.doc_id = ?", wanted.doc_id))
     return " AND ".join(test for test, _ in asked).format(row=row), [text for _, text in asked]
@@ -195,6 +202,11 @@ def _guess(reader: IndexReader, gram: str, last: int) -> float:
     return float(number * (last - first + 1) / (end - first + 1))
 
 
+_OBJECTS_OF_VALUES = """
+SELECT o.doc_id, o.id
+FROM json_each(?) i CROSS JOIN object_values v ON v.id = i.value
+CROSS JOIN objects o ON o.primitive = v.primitive AND o.subtype = v.subtype AND o.value = v.value
+"""
 _LAST_VALUE = "SELECT coalesce(max(id), 0) FROM object_values"
 _FIRST_VALUES = """
 SELECT min(rowid), max(rowid), count(*)

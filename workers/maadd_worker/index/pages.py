@@ -68,8 +68,38 @@ class _Matches(msgspec.Struct, frozen=True):
 def count_matches(reader: IndexReader, scope: Scope) -> int:
     """How many live records are in the scope."""
     with reader.snapshot():
-        state = read_type_state(reader.connection, scope.doc_type, "")
+        state = _state(reader, scope, "")
         return _matches(reader, scope, state, "").total
+
+
+def list_matches(
+    reader: IndexReader, scope: Scope, fingerprint: str, most: int
+) -> list[str] | None:
+    """The ids of the live records in the scope, in no particular order; None for more than
+    `most`. `fingerprint` is that of the scope's type."""
+    with reader.snapshot():
+        state = read_type_state(reader.connection, scope.doc_type, fingerprint)
+        matches = _matches(reader, scope, state, fingerprint)
+        if matches.total > most:
+            return None
+        if matches.doc_ids is not None:
+            return list(matches.doc_ids)
+        key = ("ids", scope.sql, scope.params)
+        known = reader.recall(key, state.generation)
+        if isinstance(known, list):
+            return known
+        sql, params = f"SELECT d.doc_id FROM documents d WHERE {scope.sql}", list(scope.params)
+        if matches.driver is not None:
+            listed, params = candidates(scope.conditions[matches.driver], scope.doc_type)
+            tests, tested = record_tests(
+                scope.conditions, "o.doc_id", scope.doc_type, known=matches.driver, few=matches.few
+            )
+            sql = f"SELECT o.doc_id FROM (SELECT DISTINCT v.doc_id {listed}) o WHERE 1{tests}"
+            params += tested
+        found = [doc_id for (doc_id,) in reader.connection.execute(sql, params)]
+        if len(found) <= _LISTED:
+            reader.remember(key, state.generation, found, cost=1 + len(found))
+    return found
 
 
 def query_page(
@@ -90,7 +120,7 @@ def query_page(
     after = None if cursor is None else decode_cursor(cursor, sort, digest)
     with reader.snapshot():
         fingerprint = plans.fingerprint(scope.doc_type)
-        state = read_type_state(reader.connection, scope.doc_type, fingerprint)
+        state = _state(reader, scope, fingerprint)
         key = (scope.sql, scope.params, sort, limit, offset, after)
         known = reader.recall(key, state.generation)
         if isinstance(known, Page):
@@ -134,6 +164,15 @@ def _positions(
     if in_order:
         return _page(reader, *_walk(scope, sort, on_path, after), limit, offset)
     return _page(reader, *_gather(scope, sort, matches, after), limit, offset)
+
+
+def _state(reader: IndexReader, scope: Scope, fingerprint: str) -> TypeState:
+    """What answers about the scope depend on: behind refs, on every record."""
+    state = read_type_state(reader.connection, scope.doc_type, fingerprint)
+    if not scope.reaches_out:
+        return state
+    everything = read_type_state(reader.connection, None, "")
+    return msgspec.structs.replace(state, generation=everything.generation)
 
 
 def _matches(reader: IndexReader, scope: Scope, state: TypeState, fingerprint: str) -> _Matches:
@@ -226,10 +265,10 @@ def _walk(
             f"WHERE o.deleted = 0 AND o.doc_type = ?{tests}{behind} ORDER BY {order}"
         )
         return sql, [scope.doc_type, *values, *bound]
-    own, own_params = "", ()
+    own, own_params = "", list[Any]()
     if on_path is not None:
-        own = f" AND {scope.conditions[on_path].predicate('o')}"
-        own_params = scope.conditions[on_path].params
+        test, own_params = scope.conditions[on_path].passing("o")
+        own = f" AND {test}"
     # The partial index of numbers serves only statements that repeat its condition.
     partial = " AND o.numeric_rank IS NOT NULL" if sort.numeric else ""
     sql = (

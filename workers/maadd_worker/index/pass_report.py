@@ -18,13 +18,15 @@ class PassChange(msgspec.Struct, frozen=True):
 
 
 class PassProgress(msgspec.Struct, frozen=True):
-    """Where the pass is; `files` is the number of files of the type in hand."""
+    """Where the pass is; `files` is the number of files of the type in hand, `total` that of
+    all files, None where nobody knows it yet."""
 
     doc_type: str
     files: int
     scanned: int
     indexed: int
     errors: int
+    total: int | None = None
 
     @property
     def text(self) -> str:

@@ -29,10 +29,12 @@ COLLECTION_THRESHOLD = 50_000
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """The caps on one file, in bytes and annotations; 0 is no cap."""
+    """The caps on one file, in bytes and annotations; 0 is no cap. `texts` asks for the texts of
+    its blocks too."""
 
     max_bytes: int
     max_annotations: int
+    texts: bool = False
 
 
 class FileTask(msgspec.Struct, frozen=True, array_like=True):
@@ -88,7 +90,8 @@ def _prepare(root: ProjectRoot, plans: TypePlans, limits: Limits, task: FileTask
         return PreparedFile(path, "same", file, same_hash=task.current)
     try:
         parsed = parse_document(content.data, path, max_annotations=limits.max_annotations)
-        return PreparedFile(path, "record", file, new_document(plans, path, parsed, file))
+        record = new_document(plans, path, parsed, file, texts=limits.texts)
+        return PreparedFile(path, "record", file, record)
     except (MaadError, MaadErrors) as failure:
         return _failed(path, failure)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 import apsw
+import msgspec
 
 from maadd_worker.index.connection import BUSY_TIMEOUT_MS
 from maadd_worker.index.layout import is_current
@@ -67,14 +68,22 @@ def has_layout(path: str) -> bool:
         connection.close()
 
 
-def set_aside(path: str) -> None:
+class CarriedOver(msgspec.Struct, frozen=True):
+    """How many records will keep version and times, and whether the older file could be read to
+    its end."""
+
+    records: int
+    complete: bool
+
+
+def set_aside(path: str) -> bool:
     """Rename the file at `path`, with its log, to `<path>.prev`; without one do nothing.
 
-    A file without records, such as a rebuild that was cut short leaves, does not replace an
-    earlier `<path>.prev`; it goes.
+    True when `<path>.prev` is what the index was until now. A file without records, such as a
+    rebuild that was cut short leaves, does not replace an earlier `<path>.prev`; it goes.
     """
     if not os.path.exists(path) or not os.path.getsize(path):
-        return
+        return False
     keep = not os.path.exists(previous_path(path)) or _has_records(path)
     if keep:
         remove_previous(path)
@@ -84,6 +93,7 @@ def set_aside(path: str) -> None:
                 os.rename(path + suffix, previous_path(path) + suffix)
             else:
                 os.unlink(path + suffix)
+    return keep
 
 
 def remove_previous(path: str) -> None:
@@ -95,18 +105,15 @@ def remove_previous(path: str) -> None:
             continue
 
 
-def carry_over(connection: apsw.Connection, path: str) -> int:
-    """Copy from `<path>.prev` into the tables of the new index, in its open transaction.
-
-    The number of records that will keep version and times; 0 when there is no older file or
-    when it cannot be read.
-    """
+def carry_over(connection: apsw.Connection, path: str) -> CarriedOver:
+    """Copy from `<path>.prev`, if there is one, into the tables of the new index, in its open
+    transaction."""
     if not os.path.exists(previous_path(path)):
-        return 0
+        return CarriedOver(0, complete=False)
     try:
         old = apsw.Connection(previous_path(path))
     except apsw.Error:
-        return 0
+        return CarriedOver(0, complete=False)
     try:
         old.set_busy_timeout(BUSY_TIMEOUT_MS)
         carried = _copy_documents(old, connection)
@@ -129,10 +136,11 @@ def carry_over(connection: apsw.Connection, path: str) -> int:
                 )
     except apsw.Error:
         # Whatever was read before the damage is of use.
-        return int(connection.execute("SELECT count(*) FROM carried").get)
+        kept: int = connection.execute("SELECT count(*) FROM carried").get
+        return CarriedOver(kept, complete=False)
     finally:
         old.close()
-    return carried
+    return CarriedOver(carried, complete=True)
 
 
 def _has_records(path: str) -> bool:

@@ -12,11 +12,11 @@ EPOCH_KEY = "epoch"
 """`engine_meta`: random id of this numbering of changes, for cursors of the change feed."""
 
 REBUILT_KEY = "rebuilt"
-"""`engine_meta`: present from the making of an index until its first complete pass; `carried`
-when an older file handed versions over, else `empty`."""
+"""`engine_meta`: present from the making of an index until its first complete pass: CARRIED when
+the file before it handed all its versions over, else LOST."""
 
-VERSIONS_RESET_KEY = "versions_reset"
-"""`engine_meta`: present when records were indexed whose versions could not be recovered."""
+CARRIED = "carried"
+LOST = "lost"
 
 _OUT_OF_ORDER = """
 SELECT 1 FROM (SELECT updated_at, lag(updated_at) OVER (ORDER BY change_seq) AS earlier
@@ -28,6 +28,11 @@ WHERE earlier > updated_at LIMIT 1
 def new_epoch() -> str:
     """A fresh epoch."""
     return secrets.token_hex(8)
+
+
+def has_lost_rows(writer: IndexWriter) -> bool:
+    """Whether records that have no row may be known from elsewhere."""
+    return writer.meta_get(REBUILT_KEY) not in (None, CARRIED)
 
 
 def finish_rebuild(writer: IndexWriter, walks: Sequence[TypeWalk]) -> None:
@@ -46,6 +51,4 @@ def finish_rebuild(writer: IndexWriter, walks: Sequence[TypeWalk]) -> None:
         if writer.connection.execute(_OUT_OF_ORDER).fetchone() is not None:
             writer.renumber_changes()
             writer.meta_set(EPOCH_KEY, new_epoch())
-        if origin == "empty":
-            writer.meta_set(VERSIONS_RESET_KEY, "1")
         writer.meta_set(REBUILT_KEY, None)

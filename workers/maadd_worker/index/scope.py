@@ -2,7 +2,8 @@
 
 A scope is a condition on live records, shared by every tool that filters. All positive
 operators on one field must hold for the same value of the record; different fields are
-independent; `neq` asks that the record has the field and none of its values is equal.
+independent; `neq` asks that the record has the field and none of its values is equal. A filter
+on a chain of refs (`asset->site`) asks the same of the field that the chain reaches.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import Any
 import msgspec
 
 from maadd.protocol.errors import MaadError
+from maadd_worker.index.chains import ChainFault, is_chain, parse_chain, unindexed_fields
 from maadd_worker.index.filters import (
     ScopeWarning,
+    contains_test,
     filter_fields,
     flatten_condition,
     is_number,
@@ -50,19 +53,30 @@ class Condition(msgspec.Struct, frozen=True):
     """What a scope asks of one field: a value that passes all `parts`, and none of `excluded`.
 
     `test` says the parts as SQL with `{v}` for a row of `field_values`, `params` are its values;
-    `access` tells how well an index serves it.
+    `access` tells how well an index serves it. With a chain, `field` is its first field and
+    `behind` are the others: rows of `field` are tested by what they lead to.
     """
 
     field: str
+    behind: tuple[str, ...]
     parts: tuple[Part, ...]
     test: str
     params: tuple[Any, ...]
     excluded: tuple[str, ...]
     access: int
 
-    def predicate(self, row: str) -> str:
-        """The test on the row with this alias."""
-        return self.test.replace("{v}", row)
+    def passing(self, row: str) -> tuple[str, list[Any]]:
+        """The test on one row with this alias."""
+        return _reached(row, self.behind, self.test, self.params)
+
+    def listing(self, row: str) -> tuple[str, list[Any]]:
+        """The same test as a list of the values that the rows may have: for many rows."""
+        return _listed(row, self.behind, self.test, self.params)
+
+    def excluding(self, row: str) -> tuple[str, list[Any]]:
+        """The test for a row with one of the values that must not be there."""
+        test = f"{{v}}.present = 1 AND {{v}}.field_value IN ({_ANY_OF})"
+        return _reached(row, self.behind, test, (_json_list(self.excluded),))
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -74,20 +88,36 @@ class Scope(msgspec.Struct, frozen=True):
     params: tuple[Any, ...]
     warnings: tuple[ScopeWarning, ...] = ()
 
+    @property
+    def reaches_out(self) -> bool:
+        """Whether records of other types decide too."""
+        return any(condition.behind for condition in self.conditions)
+
 
 def build_scope(doc_type: str | None, filters: object, model: Model) -> Scope:
     """The scope of a call: live records, of one type if given, that pass every filter.
 
-    Raises FILTER_EMPTY_ARRAY, FILTER_OP_INVALID, FILTER_BETWEEN_INVALID with the field.
+    Raises FILTER_EMPTY_ARRAY, FILTER_OP_INVALID, FILTER_BETWEEN_INVALID with the field, and
+    SCHEMA_REF_CHAIN_INVALID for a chain of refs that leads nowhere.
     """
     fields = _indexed_fields(doc_type, model)
     warnings: list[ScopeWarning] = []
     conditions: list[Condition] = []
     for name, given in filter_fields(filters).items():
-        if fields is not None and name not in fields:
-            warnings.append(_not_indexed(name, fields))
-        numeric = _compares_as_number(name, fields, model)
-        conditions.append(_condition(name, flatten_condition(name, given, warnings), numeric))
+        if is_chain(name):
+            chain, leaf = _chain(name, doc_type, model)
+            warnings += [
+                _not_indexed(missing, _indexed_fields(declared_in, model) or {})
+                for missing, declared_in in unindexed_fields(chain, doc_type, model)
+            ]
+            numeric = is_numeric(leaf)
+        else:
+            chain = (name,)
+            if fields is not None and name not in fields:
+                warnings.append(_not_indexed(name, fields))
+            numeric = _compares_as_number(name, fields, model)
+        operators = flatten_condition(name, given, warnings)
+        conditions.append(_condition(chain, operators, numeric))
     sql, params = "d.deleted = 0", []
     if doc_type is not None:
         sql += " AND d.doc_type = ?"
@@ -116,12 +146,14 @@ def probe(
         rows, values = _rows_of(
             condition, doc_id, doc_type, exact=condition.access == EQUAL and not few
         )
-        texts.append(f"EXISTS ({rows} AND {condition.predicate('v')})")
-        params += [*values, *condition.params]
+        test, bounds = condition.passing("v")
+        texts.append(f"EXISTS ({rows} AND {test})")
+        params += [*values, *bounds]
     if condition.excluded:
-        rows, values = _rows_of(condition, doc_id, doc_type, exact=not few)
-        texts.append(f"NOT EXISTS ({rows} AND v.present = 1 AND v.field_value IN ({_ANY_OF}))")
-        params += [*values, _json_list(condition.excluded)]
+        rows, values = _rows_of(condition, doc_id, doc_type, exact=not few and not condition.behind)
+        test, bounds = condition.excluding("v")
+        texts.append(f"NOT EXISTS ({rows} AND {test})")
+        params += [*values, *bounds]
     return " AND ".join(texts) or "1", params
 
 
@@ -150,8 +182,9 @@ def candidates(condition: Condition, doc_type: str | None) -> tuple[str, list[An
         types, params = "v.doc_type IN (SELECT doc_type FROM type_counts)", []
     else:
         types, params = "v.doc_type = ?", [doc_type]
-    sql = f"FROM field_values v WHERE {types} AND v.field_name = ? AND {condition.predicate('v')}"
-    return sql, [*params, condition.field, *condition.params]
+    test, bounds = condition.listing("v")
+    sql = f"FROM field_values v WHERE {types} AND v.field_name = ? AND {test}"
+    return sql, [*params, condition.field, *bounds]
 
 
 def _rows_of(
@@ -191,7 +224,50 @@ def _compares_as_number(name: str, fields: Mapping[str, FieldDef] | None, model:
     return bool(declared) and all(is_numeric(field) for field in declared)
 
 
-def _condition(name: str, operators: Iterable[tuple[str, Any]], numeric: bool) -> Condition:
+def _chain(name: str, doc_type: str | None, model: Model) -> tuple[tuple[str, ...], FieldDef]:
+    try:
+        return parse_chain(name, doc_type, model)
+    except ChainFault as fault:
+        raise MaadError(
+            "SCHEMA_REF_CHAIN_INVALID", f'filter on "{name}": {fault}', {"field": name}
+        ) from fault
+
+
+def _reached(
+    row: str, behind: Sequence[str], test: str, params: Sequence[Any]
+) -> tuple[str, list[Any]]:
+    """The test of what a row leads to, followed from this one row; a dead end fails it."""
+    if not behind:
+        return test.replace("{v}", row), list(params)
+    target = f"c{len(behind)}"
+    inner, values = _reached(target, behind[1:], test, params)
+    sql = (
+        f"{row}.present = 1 AND EXISTS (SELECT 1 FROM field_values {target} "
+        f"WHERE {target}.doc_id = {row}.field_value AND {target}.field_name = ? AND {inner})"
+    )
+    return sql, [behind[0], *values]
+
+
+def _listed(
+    row: str, behind: Sequence[str], test: str, params: Sequence[Any]
+) -> tuple[str, list[Any]]:
+    """The same test, with a list of the records that may be referred to, found from the end of
+    the chain by index."""
+    if not behind:
+        return test.replace("{v}", row), list(params)
+    target = f"c{len(behind)}"
+    inner, values = _listed(target, behind[1:], test, params)
+    sql = (
+        f"{row}.present = 1 AND {row}.field_value IN (SELECT {target}.doc_id "
+        f"FROM field_values {target} WHERE {target}.doc_type IN (SELECT doc_type FROM type_counts) "
+        f"AND {target}.field_name = ? AND {inner})"
+    )
+    return sql, [behind[0], *values]
+
+
+def _condition(
+    chain: tuple[str, ...], operators: Iterable[tuple[str, Any]], numeric: bool
+) -> Condition:
     excluded: list[str] = []
     parts: list[Part] = []
     for op, value in operators:
@@ -203,13 +279,16 @@ def _condition(name: str, operators: Iterable[tuple[str, Any]], numeric: bool) -
     # A known number is present; asking again would take the row out of the index by number.
     if not parts or not all(part.numeric for part in parts):
         tests.insert(0, "{v}.present = 1")
+    access = min((_ACCESS.get(part.op, RANGE) for part in parts), default=PRESENT)
     return Condition(
-        name,
+        chain[0],
+        chain[1:],
         tuple(parts),
         " AND ".join(tests),
         tuple(_json_list(part.bound) if part.op == "in" else part.bound for part in parts),
         tuple(excluded),
-        min((_ACCESS.get(part.op, RANGE) for part in parts), default=PRESENT),
+        # What a row leads to is never compared with the row itself.
+        access if len(chain) == 1 else max(access, ONE_OF),
     )
 
 
@@ -232,8 +311,7 @@ def _test(part: Part) -> str:
     if part.op == "in":
         return f"{{v}}.field_value IN ({_ANY_OF})"
     if part.op == "contains":
-        # lower() folds ASCII letters only, as LIKE does, and knows no wildcards.
-        return "instr(lower({v}.field_value), lower(?)) > 0"
+        return contains_test("{v}.field_value", part.bound)
     sign = _RANGE_SQL[part.op]
     if part.numeric:
         return f"{_KNOWN_NUMBER} AND {{v}}.numeric_value {sign} ?"

@@ -1,24 +1,26 @@
 """Records that pass several filters, found with columns in memory (spec 02 §4.2).
 
 Columns are made once a type was asked for what they tell a few times, and follow the changes
-of the index by their numbers.
+of the index by their numbers. What no column can tell, a field with several values in a record,
+a substring or what a ref leads to, is listed once for each condition and kept as a set, which
+follows the changes too.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import apsw
 import msgspec
 
 from maadd_worker.index.columns import Column, Key
-from maadd_worker.index.counters import TypeState
+from maadd_worker.index.counters import TypeState, read_type_state
 from maadd_worker.index.documents import read_meta
 from maadd_worker.index.layout import ALONE, NUMBER_KNOWN
 from maadd_worker.index.rebuilt import EPOCH_KEY
-from maadd_worker.index.scope import Condition, Part, Scope
+from maadd_worker.index.scope import Condition, Part, Scope, candidates, record_tests
 
 _ASKED = 3
 """Questions that are answered without columns before they are made."""
@@ -28,6 +30,9 @@ _MOST_VALUES = 2_000_000
 
 _MOST_CHANGES = 500
 """After more changes than that at once columns are dropped, until they are asked for again."""
+
+_MOST_KEPT = 64
+"""Sets of conditions that are kept for a type: a bit for each record."""
 
 _TEXTS = """
 SELECT v.field_value, v.doc_id, v.extreme FROM field_values v INDEXED BY field_values_by_text
@@ -77,6 +82,13 @@ class Selection(msgspec.Struct, frozen=True):
         ]
 
 
+class _Kept(msgspec.Struct, frozen=True):
+    """The records that pass a condition, as of a generation of all types."""
+
+    bits: int
+    everywhere: int
+
+
 class Selections:
     """The columns of all types; shared by the readers of an index, used by one at a time."""
 
@@ -92,7 +104,7 @@ class Selections:
         Inside a snapshot of the connection, of which `state` is; `fingerprint` is the type's.
         """
         doc_type = scope.doc_type
-        if doc_type is None or state.current != state.documents or not _is_tellable(scope):
+        if doc_type is None or state.current != state.documents:
             return None
         if not self._lock.acquire(blocking=False):
             return None
@@ -101,7 +113,10 @@ class Selections:
             known = self._types.get(doc_type)
             if known is None or known.identity != identity:
                 known = self._types[doc_type] = _TypeColumns(doc_type, identity)
-            return known.select(connection, scope.conditions, state.generation)
+            own = state.generation
+            if scope.reaches_out:
+                own = read_type_state(connection, doc_type, fingerprint).generation
+            return known.select(connection, scope.conditions, own, state.generation)
         finally:
             self._lock.release()
 
@@ -119,10 +134,17 @@ class _TypeColumns:
         self._record_of: dict[str, int] = {}
         self._columns: dict[_ColumnKey, Column | None] = {}
         """None for a field with several values in a record."""
+        self._kept: dict[Condition, _Kept] = {}
 
     def select(
-        self, connection: apsw.Connection, conditions: Sequence[Condition], generation: int
+        self,
+        connection: apsw.Connection,
+        conditions: Sequence[Condition],
+        generation: int,
+        everywhere: int,
     ) -> Selection | None:
+        """The records that pass; `generation` is that of the type, `everywhere` that of all types
+        when a condition leads to other records."""
         self._asked += 1
         if self._asked <= _ASKED or generation < self._generation:
             return None
@@ -133,14 +155,43 @@ class _TypeColumns:
                 return None
         bits = -1
         for condition in conditions:
-            found = self._passing(connection, condition)
+            found = self._told(connection, condition)
             if found is None:
-                return None
+                found = self._listed(connection, condition, everywhere)
             bits &= found
         return Selection(bits, self._doc_ids)
 
-    def _passing(self, connection: apsw.Connection, condition: Condition) -> int | None:
-        """The records that pass a condition; their one value has to pass every part."""
+    def _listed(self, connection: apsw.Connection, condition: Condition, everywhere: int) -> int:
+        """The records that pass a condition, by index, kept for the next time."""
+        kept = self._kept.get(condition)
+        # A change of any record can lead its referrers elsewhere.
+        if kept is None or (condition.behind and kept.everywhere != everywhere):
+            sql, params = candidates(condition, self._doc_type)
+            tests, values = record_tests([condition], "o.doc_id", self._doc_type, known=0)
+            bits = self._bits(
+                connection.execute(
+                    f"SELECT o.doc_id FROM (SELECT v.doc_id {sql}) o WHERE 1{tests}",
+                    (*params, *values),
+                )
+            )
+            if condition not in self._kept and len(self._kept) >= _MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+            kept = self._kept[condition] = _Kept(bits, everywhere)
+        return kept.bits
+
+    def _bits(self, rows: Iterable[Any]) -> int:
+        """The set of the records whose ids are the rows."""
+        records = [self._record(doc_id) for (doc_id,) in rows]
+        bits = bytearray(len(self._doc_ids) // 8 + 1)
+        for record in records:
+            bits[record >> 3] |= 1 << (record & 7)
+        return int.from_bytes(bits, "little")
+
+    def _told(self, connection: apsw.Connection, condition: Condition) -> int | None:
+        """The records that pass a condition, if columns can tell; their one value has to pass
+        every part."""
+        if condition.behind or any(part.op == "contains" for part in condition.parts):
+            return None
         bits = -1
         for part in condition.parts:
             column = self._column(connection, condition.field, numeric=part.numeric)
@@ -178,12 +229,14 @@ class _TypeColumns:
             _CHANGED, (self._last_change, _MOST_CHANGES + 1)
         ).fetchall()
         self._last_change = connection.execute(_LAST_CHANGE).get
-        if not self._columns:
+        if not self._columns and not self._kept:
             return True
         if len(changed) > _MOST_CHANGES:
-            self._columns, self._doc_ids, self._record_of = {}, [], {}
+            self._columns, self._kept = {}, {}
+            self._doc_ids, self._record_of = [], {}
             return False
         doc_ids = [doc_id for (doc_id,) in changed]
+        self._follow_kept(connection, doc_ids)
         values = self._values(connection, doc_ids)
         for doc_id in doc_ids:
             found = values.get(doc_id, {})
@@ -199,6 +252,20 @@ class _TypeColumns:
                 else:
                     self._columns[key] = None
         return True
+
+    def _follow_kept(self, connection: apsw.Connection, doc_ids: list[str]) -> None:
+        """Test the changed records against every kept condition."""
+        listing = msgspec.json.encode(doc_ids).decode()
+        changed = self._bits((doc_id,) for doc_id in doc_ids if doc_id in self._record_of)
+        for condition, kept in self._kept.items():
+            tests, params = record_tests([condition], "i.value", self._doc_type, few=True)
+            # Rows of values exist for live records only, but under whatever type they have.
+            sql = f"""
+                SELECT i.value FROM json_each(?) i CROSS JOIN documents d ON d.doc_id = i.value
+                WHERE d.deleted = 0 AND d.doc_type = ?{tests}
+            """
+            passing = self._bits(connection.execute(sql, (listing, self._doc_type, *params)))
+            self._kept[condition] = _Kept(kept.bits & ~changed | passing, kept.everywhere)
 
     def _values(
         self, connection: apsw.Connection, doc_ids: list[str]
@@ -223,8 +290,3 @@ class _TypeColumns:
             number = self._record_of[doc_id] = len(self._doc_ids)
             self._doc_ids.append(doc_id)
         return number
-
-
-def _is_tellable(scope: Scope) -> bool:
-    """Whether columns know all operators of a scope."""
-    return all(part.op != "contains" for condition in scope.conditions for part in condition.parts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import os
 
@@ -22,7 +23,7 @@ from maadd_worker.index.memo import AnswerMemo
 from maadd_worker.index.new_document import NewDocument
 from maadd_worker.index.previous import carry_over, has_layout, remove_previous, set_aside
 from maadd_worker.index.reader import IndexReader
-from maadd_worker.index.rebuilt import EPOCH_KEY, REBUILT_KEY, new_epoch
+from maadd_worker.index.rebuilt import CARRIED, EPOCH_KEY, LOST, REBUILT_KEY, new_epoch
 from maadd_worker.index.selections import Selections
 from maadd_worker.index.writer import Clock, IndexWriter
 
@@ -65,13 +66,12 @@ class Index:
             return cls(path, None)
         try:
             created = not has_layout(path)
-            if created:
-                set_aside(path)
+            succeeds = created and set_aside(path)
             connection = open_writer(path)
         except (apsw.Error, OSError) as error:
             raise backend_error(error, "opened") from error
         try:
-            carried = _create(connection, path) if created else 0
+            carried = _create(connection, path, succeeds) if created else 0
             writer = IndexWriter(connection, clock or _utc_now)
             if writer.loading:
                 finish_load(writer)
@@ -94,6 +94,13 @@ class Index:
             return IndexReader(open_reader(self._path), self._memo, self._selections)
         except apsw.Error as error:
             raise backend_error(error, "opened for reading") from error
+
+    def find(self, doc_id: str) -> DocumentRow | None:
+        """The live row of an id, for the thread that writes."""
+        if self._writer is not None:
+            return self._writer.find(doc_id)
+        with contextlib.closing(self.reader()) as reader:
+            return reader.find(doc_id)
 
     def forget_deleted(self) -> bool:
         """After hard deletes: leave no text of the removed records in any file of the index.
@@ -125,15 +132,17 @@ def _utc_now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-def _create(connection: apsw.Connection, path: str) -> int:
+def _create(connection: apsw.Connection, path: str, succeeds: bool) -> int:
+    """Make the tables; `succeeds` tells that the older file is what was the index until now."""
     with connection:
         layout.create_layout(connection)
         carried = carry_over(connection, path)
+        knows_all = succeeds and carried.complete and carried.records > 0
         connection.executemany(
             "INSERT INTO engine_meta (key, value) VALUES (?, ?)",
-            [(EPOCH_KEY, new_epoch()), (REBUILT_KEY, "carried" if carried else "empty")],
+            [(EPOCH_KEY, new_epoch()), (REBUILT_KEY, CARRIED if knows_all else LOST)],
         )
-    return carried
+    return carried.records
 
 
 def _check_immutable(path: str) -> None:

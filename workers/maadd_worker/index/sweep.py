@@ -8,7 +8,7 @@ hold its file was read completely and holds other files.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import apsw
@@ -99,8 +99,9 @@ def sweep(
     *,
     prune: bool,
     removed: Callable[[list[DocumentRow]], None],
-) -> SweepResult:
-    """Judge every live row, not changed after `last_seq`, whose path is not in `scanned`.
+) -> Generator[None, None, SweepResult]:
+    """Judge every live row, not changed after `last_seq`, whose path is not in `scanned`; each
+    page of rows is a step.
 
     `removed` hears of the removed rows after each commit. With `prune` an empty or missing
     folder is taken at its word; one that could not be read never is.
@@ -126,6 +127,7 @@ def sweep(
                 rows = [writer.remove_document(doc_id) for doc_id in doomed]
             pruned += len(doomed)
             removed([row for row in rows if row is not None])
+        yield
     warnings = kept_warnings(kept, walks)
     return SweepResult(pruned, prunable_count, tuple(prunable), warnings)
 

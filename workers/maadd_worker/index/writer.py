@@ -11,6 +11,7 @@ import apsw
 import msgspec
 from msgspec.structs import astuple
 
+from maadd_worker.index.block_texts import DocumentTexts, TextSink
 from maadd_worker.index.content import (
     add_content,
     count_document,
@@ -30,6 +31,7 @@ from maadd_worker.index.documents import (
     read_meta,
 )
 from maadd_worker.index.new_document import NewDocument
+from maadd_worker.index.past import PastLookup, PastStamps
 from maadd_worker.index.plan import TypePlan, TypePlans
 from maadd_worker.markdown.text import iso_milliseconds
 from maadd_worker.schema.model import Model
@@ -41,6 +43,9 @@ LOADING_KEY = "loading"
 
 FIRST_PASS_KEY = "first_pass"
 """`engine_meta`: present until the first pass over the files has come to its end."""
+
+VERSIONS_RESET_KEY = "versions_reset"
+"""`engine_meta`: present when records were indexed whose versions could not be recovered."""
 
 KEPT_DELETIONS = 10_000
 """Logged deletions that a trim leaves."""
@@ -73,7 +78,8 @@ class IndexWriter:
     SQLite failures come as apsw.Error and leave the transaction to its owner. `last_seq` is the
     highest change number given out; `carrying` tells that an older index has handed over
     versions and times which records have not claimed yet; `loading` that a load (`load.py`) is
-    not finished; `log_held` that the log may be long (`hold_log`).
+    not finished; `log_held` that the log may be long (`hold_log`). `texts` takes the texts of
+    blocks, if anybody does.
     """
 
     def __init__(self, connection: apsw.Connection, clock: Clock) -> None:
@@ -81,12 +87,32 @@ class IndexWriter:
         self._clock = clock
         self.loading = read_meta(connection, LOADING_KEY) is not None
         self.log_held = False
+        self.texts: TextSink | None = None
         self._deltas = CounterDeltas()
         self._plans: TypePlans | None = None
+        self._past: PastLookup | None = None
         last: Any = connection.execute(_LAST_NUMBERS).fetchone()
         self._last_stamp: str = last[0]
         self.last_seq: int = last[1]
         self.carrying = connection.execute(_ANY_CARRIED).fetchone() is not None
+
+    @property
+    def wants_texts(self) -> bool:
+        """Whether records are to come with the texts of their blocks."""
+        return self.texts is not None and self.texts.wanted
+
+    @contextmanager
+    def recovering(self, past: PastLookup | None) -> Iterator[None]:
+        """Records without a row that are stored inside are not new: their rows were lost.
+
+        `past` tells what else is known of them; a record whose version cannot be told starts
+        over at 1, which is noted under VERSIONS_RESET_KEY. None: they are new.
+        """
+        self._past = past
+        try:
+            yield
+        finally:
+            self._past = None
 
     def find(self, doc_id: str, include_deleted: bool = False) -> DocumentRow | None:
         """The row of an id; tombstones only when asked for."""
@@ -198,6 +224,7 @@ class IndexWriter:
             else:
                 self._store_rows([(row, new.file)])
             replace_content(self.connection, self._deltas, previous, new)
+        self._replace_texts([new])
         return row
 
     def add_documents(self, added: Sequence[NewDocument]) -> list[DocumentRow]:
@@ -208,6 +235,8 @@ class IndexWriter:
         move_targets(self.connection, self._deltas, doc_ids, None, LIVE)
         self._store_rows([(row, new.file) for row, new in zip(rows, added, strict=True)])
         add_content(self.connection, self._deltas, added)
+        if self.texts is not None and self.texts.wanted:
+            self.texts.add([_texts_of(new) for new in added])
         return rows
 
     def refresh_documents(
@@ -224,6 +253,7 @@ class IndexWriter:
         else:
             for new, previous in same:
                 replace_content(self.connection, self._deltas, previous, new)
+        self._replace_texts([new for new, _ in same])
         return rows
 
     def remove_document(self, doc_id: str) -> DocumentRow | None:
@@ -238,6 +268,7 @@ class IndexWriter:
             remove_content(self.connection, self._deltas, row)
         before = TOMBSTONE if row.deleted else LIVE
         move_targets(self.connection, self._deltas, [doc_id], before, None)
+        self._remove_texts(doc_id)
         execute = self.connection.execute
         execute("DELETE FROM documents WHERE doc_id = ?", (doc_id,))
         execute(_FORGET_ANSWERS, (doc_id,))
@@ -254,6 +285,7 @@ class IndexWriter:
         if row is None:
             raise KeyError(doc_id)
         remove_content(self.connection, self._deltas, row)
+        self._remove_texts(doc_id)
         move_targets(self.connection, self._deltas, [doc_id], LIVE, TOMBSTONE)
         now = self.stamp()
         dead = msgspec.structs.replace(
@@ -278,6 +310,8 @@ class IndexWriter:
         if carried is not None:
             version = carried.version
             updated_at, created_at = carried.updated_at, carried.created_at
+        elif (past := self._recall(doc_id, path)) is not None:
+            version, updated_at, created_at = past.version, past.updated_at or now, past.created_at
         row = DocumentRow(
             doc_id, doc_type, schema_ref, path, file_hash, version, True, now, updated_at,
             created_at, True, False, self._next_seq(), "",
@@ -345,20 +379,40 @@ class IndexWriter:
 
     def _stamps(self, previous: DocumentRow | None, new: NewDocument, now: str) -> _Stamps:
         if previous is None:
-            carried = self._take_carried(new.doc_id)
-            if carried is None:
-                return _Stamps(1, now, now, self._next_seq())
-            if carried.file_hash == new.file_hash and not carried.deleted:
-                return _Stamps(
-                    carried.version, carried.updated_at, carried.created_at, self._next_seq()
-                )
-            return _Stamps(carried.version + 1, now, carried.created_at, self._next_seq())
+            return self._first_stamps(new, now)
         # An empty hash stands for content that could not be read, so its return is a change.
         if previous.file_hash == new.file_hash and not previous.deleted:
             return _Stamps(
                 previous.version, previous.updated_at, previous.created_at, previous.change_seq
             )
         return _Stamps(previous.version + 1, now, previous.created_at, self._next_seq())
+
+    def _first_stamps(self, new: NewDocument, now: str) -> _Stamps:
+        """The stamps of a record without a row: new, or known from elsewhere."""
+        carried = self._take_carried(new.doc_id)
+        if carried is not None and carried.file_hash == new.file_hash and not carried.deleted:
+            return _Stamps(
+                carried.version, carried.updated_at, carried.created_at, self._next_seq()
+            )
+        past = self._recall(new.doc_id, new.file_path, told=carried is not None)
+        version, updated_at, created_at = 1, now, now
+        if past is not None:
+            version, updated_at, created_at = past.version, past.updated_at or now, past.created_at
+        if carried is not None:
+            # The file has changed since the older index was current.
+            version = max(version, carried.version + 1)
+            created_at = carried.created_at
+        return _Stamps(version, updated_at, created_at, self._next_seq())
+
+    def _recall(self, doc_id: str, path: str, *, told: bool = False) -> PastStamps | None:
+        """What is known of a record whose row was lost; `told` says that its version is, from
+        elsewhere."""
+        if self._past is None:
+            return None
+        past = self._past(doc_id, path)
+        if not told and (past is None or not past.whole):
+            self.meta_set(VERSIONS_RESET_KEY, "1")
+        return past
 
     def _take_carried(self, doc_id: str) -> _Carried | None:
         if not self.carrying:
@@ -369,6 +423,15 @@ class IndexWriter:
     def _next_seq(self) -> int:
         self.last_seq += 1
         return self.last_seq
+
+    def _replace_texts(self, documents: Sequence[NewDocument]) -> None:
+        if self.texts is not None and self.texts.wanted:
+            for new in documents:
+                self.texts.replace(_texts_of(new))
+
+    def _remove_texts(self, doc_id: str) -> None:
+        if self.texts is not None:
+            self.texts.remove(doc_id)
 
     def _store_rows(self, rows: Sequence[tuple[DocumentRow, FileIdentity | None]]) -> None:
         # The columns are the members of both structs in order.
@@ -393,6 +456,10 @@ class IndexWriter:
                 for row, file in rows
             ],
         )
+
+
+def _texts_of(new: NewDocument) -> DocumentTexts:
+    return DocumentTexts(new.doc_id, new.file_hash, new.texts)
 
 
 def _file_values(file: FileIdentity | None) -> tuple[int | None, ...]:

@@ -1,29 +1,17 @@
-"""The managed files: names, places and texts of this version (spec 03 §11.1).
-
-Names and places never change once released. The texts are the same for every project: they
-say nothing about one project, its records or its machine.
-"""
+"""The managed files of this version with their stamps (spec 03 §11.1)."""
 
 from __future__ import annotations
-
-import importlib.resources
 
 import msgspec
 
 from maadd import __version__
+from maadd.protocol.guides import GUIDES
 from maadd_worker.instructions.stamp import body_hash, stamped
 
 ENGINE = f"maadd/{__version__}"
 """How this product signs the files it writes."""
 
-MANIFEST = (
-    ("maad-md", "MAAD.md"),
-    ("architect-core", "_skills/architect-core.md"),
-    ("schema-guide", "_skills/schema-guide.md"),
-    ("import-guide", "_skills/import-guide.md"),
-    ("graph-ontology", "_skills/graph-ontology.md"),
-    ("corpus-explorer", "_skills/corpus-explorer.md"),
-)
+MANIFEST = tuple((guide.name, guide.path) for guide in GUIDES)
 """Name and project-relative path of each file, in the order of every listing."""
 
 
@@ -43,9 +31,8 @@ class Template(msgspec.Struct, frozen=True):
 
 def load_templates() -> tuple[Template, ...]:
     """Every managed file of this version, read from the package."""
-    folder = importlib.resources.files("maadd_worker.instructions") / "templates"
     templates = []
-    for name, path in MANIFEST:
-        body = (folder / path.rpartition("/")[2]).read_bytes()
-        templates.append(Template(name, path, body, body_hash(body)))
+    for guide in GUIDES:
+        body = guide.read()
+        templates.append(Template(guide.name, guide.path, body, body_hash(body)))
     return tuple(templates)

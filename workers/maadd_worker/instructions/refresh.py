@@ -106,10 +106,9 @@ def _write(
     try:
         for status in chosen:
             staged.append(_stage(context, status, templates[status.rel_path].content))
-        if context.fsync:
-            for unsynced in sync_staged(context.root, staged):
-                if unsynced is not None:
-                    raise unsynced
+        for unsynced in sync_staged(context.root, staged):
+            if unsynced is not None:
+                raise unsynced
     except MaadError as failure:
         for one in staged:
             discard(context.root, one)
@@ -139,7 +138,7 @@ def _write(
 def _stage(context: RefreshContext, status: FileStatus, content: bytes) -> Staged:
     if status.state == "missing":
         return stage_new(context.root, status.rel_path, content, fsync=context.fsync)
-    return stage_replacement(context.root, status.rel_path, content)
+    return stage_replacement(context.root, status.rel_path, content, fsync=context.fsync)
 
 
 def _request(written: Sequence[Template], identity: CommitIdentity | None) -> CommitRequest:

@@ -12,24 +12,24 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-JS_WHITESPACE = (
-    "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
-    "\u2028\u2029\u202f\u205f\u3000\ufeff"
-)
-"""The complete set that ES `trim()` removes and `\\s` matches (spec 05 §4.4)."""
+from maadd.protocol.es_text import WHITESPACE as JS_WHITESPACE
+from maadd.protocol.es_text import number_text
+from maadd.protocol.es_text import trim as js_trim
+
+__all__ = [
+    "JS_WHITESPACE",
+    "iso_milliseconds",
+    "js_number",
+    "js_text",
+    "js_trim",
+    "lead_float",
+]
 
 _LEADING_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _JSON_ESCAPES = {ord('"'): '\\"', ord("\\"): "\\\\", 8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f"}
 _JSON_ESCAPES |= {13: "\\r"} | {
     code: f"\\u{code:04x}" for code in range(32) if code not in (8, 9, 10, 12, 13)
 }
-_EXPONENT_FROM = 1e21
-_EXPONENT_BELOW = 1e-6
-
-
-def js_trim(text: str) -> str:
-    """`text` without ES white space at both ends (U+FEFF goes, U+001C and U+0085 stay)."""
-    return text.strip(JS_WHITESPACE)
 
 
 def js_number(value: int | float) -> str:
@@ -41,15 +41,7 @@ def js_number(value: int | float) -> str:
         return str(int(value))
     if not math.isfinite(value):
         return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
-    magnitude = abs(value)
-    if value.is_integer() and magnitude < 2**53:
-        return str(int(value))
-    if _EXPONENT_BELOW <= magnitude < _EXPONENT_FROM:
-        shortest = repr(value)
-        return _positional(shortest) if "e" in shortest else shortest.removesuffix(".0")
-    mantissa, exponent = repr(value).split("e")
-    mantissa = mantissa.removesuffix(".0")
-    return f"{mantissa}e{exponent[0]}{exponent[1:].lstrip('0')}"
+    return number_text(value)
 
 
 def js_text(value: Any) -> str:
@@ -90,18 +82,6 @@ def lead_float(text: str) -> float | None:
         return None
     number = float(match.group())
     return number if math.isfinite(number) else None
-
-
-def _positional(shortest: str) -> str:
-    """`1.5e+20` or `1e-06` written without an exponent."""
-    sign = "-" if shortest[0] == "-" else ""
-    mantissa, exponent = shortest.lstrip("-").split("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = whole + fraction
-    point = len(whole) + int(exponent)
-    if point <= 0:
-        return f"{sign}0.{'0' * -point}{digits}"
-    return f"{sign}{digits.ljust(point, '0')}"
 
 
 def _canonical_json(value: Any) -> str:

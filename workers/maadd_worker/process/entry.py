@@ -28,4 +28,5 @@ def _open_served(config: WorkerConfig, progress: Callable[[str], None]) -> Engin
     engine = Engine.open(config, progress)
     engine.offer_instructions()
     engine.start_watching()
+    engine.resume_jobs()
     return engine

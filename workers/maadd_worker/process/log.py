@@ -30,6 +30,15 @@ class Log:
         self._hostname = socket.gethostname()
         self._encoder = msgspec.json.Encoder(enc_hook=repr)
 
+    @property
+    def traces(self) -> bool:
+        """Whether `debug` writes anything; ask before making its members in a hot place."""
+        return self._threshold <= LEVELS["debug"]
+
+    def debug(self, event: str, **fields: Any) -> None:
+        """Something that only the search for a fault needs."""
+        self._line("debug", event, fields)
+
     def info(self, event: str, **fields: Any) -> None:
         """Something that an operator may want to know."""
         self._line("info", event, fields)

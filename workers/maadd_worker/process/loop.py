@@ -24,17 +24,22 @@ from maadd.protocol.messages import (
     Failed,
     Heartbeat,
     Hello,
+    Permit,
+    PermitRequest,
     Ready,
+    SessionEnded,
     ToFront,
     WorkerConfig,
     decode_to_worker,
     encode,
 )
+from maadd.protocol.tools import TOOLS
+from maadd_worker.outcome import Backlog
 from maadd_worker.process.log import Log
 from maadd_worker.process.memory import resident_bytes
 from maadd_worker.process.outbox import Outbox
 from maadd_worker.process.read_pool import ReadPool, answer_read
-from maadd_worker.process.replies import queue_full, write_waited_too_long
+from maadd_worker.process.replies import queue_full, read_timed_out, write_waited_too_long
 from maadd_worker.process.served import AnyEngine, EngineFactory, ServedReader
 from maadd_worker.process.write_queue import WriteQueue
 from maadd_worker.process.writer import Writer
@@ -44,6 +49,9 @@ EXIT_NOT_OPENED = 3
 
 _HEARTBEAT_S = 1.0
 _LINGER_MS = 1_000
+
+_QUEUED_READS = frozenset(name for name, spec in TOOLS.items() if spec.strict)
+"""Host contracts need the project to stand still, and wait in line with the writes."""
 _FRAMES_AT_ONCE = 64
 
 # Plain numbers: the operators of the enumerations take longer than the calls they are for.
@@ -67,8 +75,11 @@ class WorkerLoop:
         limit = config.settings.worker_queue
         self._config = config
         self._log = log
+        self._traces = log.traces
         self._outbox = Outbox()
-        self._writes = WriteQueue(limit, config.settings.write_wait_ms, self._write_given_up)
+        self._writes = WriteQueue(
+            limit, config.settings.write_wait_ms, self._write_given_up, self._ask_permit
+        )
         self._writer = Writer(config, open_engine, self._writes, self._outbox, log)
         self._engine: AnyEngine | None = None
         self._reads: ReadPool | None = None
@@ -140,7 +151,12 @@ class WorkerLoop:
             if type(message) is Call:
                 self._take(message)
             elif type(message) is Cancel:
-                self._cancel(message.request_id)
+                self._cancel(message)
+            elif type(message) is Permit:
+                self._writes.take_permit(message)
+            elif type(message) is SessionEnded:
+                if self._engine is not None:
+                    self._engine.forget_session(message.session_id)
             else:
                 # At once: a call behind the Drain must not be accepted.
                 self._stop_requested = True
@@ -148,6 +164,14 @@ class WorkerLoop:
 
     def _take(self, call: Call) -> None:
         engine = self._engine
+        if self._traces:
+            self._log.debug(
+                "call_received",
+                request_id=call.request_id,
+                session_id=call.session_id,
+                tool=call.tool,
+                is_write=call.is_write,
+            )
         if (
             engine is None
             or self._reads is None
@@ -156,7 +180,7 @@ class WorkerLoop:
             or call.generation != self._config.generation
         ):
             self._send(Cancelled(call.request_id, withdrawn=True))
-        elif call.is_write:
+        elif call.is_write or call.tool in _QUEUED_READS:
             if not self._writes.offer(call):
                 self._send(queue_full(call, self._config.settings.worker_queue))
         elif engine.is_short(call):
@@ -164,16 +188,24 @@ class WorkerLoop:
         elif not self._reads.offer(call):
             self._send(queue_full(call, self._config.settings.worker_queue))
 
-    def _cancel(self, request_id: str) -> None:
+    def _cancel(self, cancel: Cancel) -> None:
         # Unknown here means that the answer is on its way already.
+        request_id = cancel.request_id
         withdrawn = self._writes.withdraw(request_id)
         if withdrawn is not None:
-            self._send(Cancelled(request_id, withdrawn))
+            job_id = None
+            if not withdrawn and self._engine is not None:
+                job_id = self._engine.jobs.leave(request_id, expired=cancel.expired)
+            self._send(Cancelled(request_id, withdrawn, job_id))
         elif self._reads is not None and self._reads.cancel(request_id):
             self._send(Cancelled(request_id, withdrawn=True))
 
     def _write_given_up(self, call: Call, waited_ms: int, queue_depth: int) -> None:
-        self._outbox.post(write_waited_too_long(call, waited_ms, queue_depth))
+        waited = write_waited_too_long(call, waited_ms, queue_depth)
+        self._outbox.post(waited if call.is_write else read_timed_out(call))
+
+    def _ask_permit(self, request_id: str) -> None:
+        self._outbox.post(PermitRequest(request_id, self._config.generation))
 
     def _flush(self) -> None:
         while (message := self._outbox.pop()) is not None:
@@ -196,6 +228,8 @@ class WorkerLoop:
             self._open_readers(self._writer.engine)
         if self._stop_requested and self._state is _State.READY:
             self._state = _State.DRAINING
+            if self._engine is not None:
+                self._engine.jobs.stop()
             self._send(self._heartbeat())
         if self._state is _State.DRAINING and self._drained():
             self._end()
@@ -253,9 +287,18 @@ class WorkerLoop:
             self._send(self._heartbeat())
 
     def _heartbeat(self) -> Heartbeat:
-        types = None if self._engine is None else self._engine.doc_types
-        depth, progress = self._queue_depth(), self._writer.progress
-        return Heartbeat(resident_bytes(), depth, self._state.value, progress, types)
+        engine = self._engine
+        behind = Backlog() if engine is None else engine.backlog
+        return Heartbeat(
+            resident_bytes(),
+            self._queue_depth(),
+            self._state.value,
+            self._writer.progress,
+            doc_types=None if engine is None else engine.doc_types,
+            jobs=0 if engine is None else engine.jobs.alone,
+            pending_history=behind.history_writes,
+            pending_changes=behind.changed_files,
+        )
 
     def _queue_depth(self) -> int:
         reads = 0 if self._reads is None else self._reads.depth()

@@ -6,25 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from maadd.protocol.messages import Call, CallProgress, Event, Reply, WorkerConfig
+from maadd_worker.gate import Gate as Gate  # implementations find the whole contract here
+from maadd_worker.outcome import Backlog
 
 Progress = Callable[[str], None]
 Deliver = Callable[[Reply], None]
-
-
-class Gate(Protocol):
-    """Asked by the engine right before a write becomes visible."""
-
-    def admit(self, request_id: str) -> bool:
-        """Whether the write may be published now.
-
-        True: it is past its publish point and can no longer be withdrawn. False: nobody
-        wants it any more, or it waited too long; nothing of it may be published.
-        """
-        ...
-
-    def depth(self) -> int:
-        """Writes that wait or run."""
-        ...
 
 
 class ServedReader(Protocol):
@@ -35,6 +21,24 @@ class ServedReader(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class ServedJobs(Protocol):
+    """The background jobs of an engine, as far as other threads are concerned."""
+
+    @property
+    def alone(self) -> int:
+        """Jobs that no call waits for."""
+        ...
+
+    def leave(self, request_id: str, *, expired: bool) -> str | None:
+        """The id of the job that a call waits for, whose caller leaves; the job goes on when the
+        caller's time is over (`expired`), else it ends when nobody else wants it."""
+        ...
+
+    def stop(self) -> None:
+        """The engine will be closed soon: answer who waits for a job."""
+        ...
 
 
 ReaderT = TypeVar("ReaderT", bound=ServedReader)
@@ -59,6 +63,11 @@ class ServedEngine(Protocol[ReaderT]):
         """Markdown files under the registered paths of an empty index; None in order."""
         ...
 
+    @property
+    def backlog(self) -> Backlog:
+        """Told by every heartbeat; quick, and safe beside the writing thread."""
+        ...
+
     def open_reader(self) -> ReaderT: ...
 
     def read(self, call: Call, reader: ReaderT) -> Reply:
@@ -70,8 +79,12 @@ class ServedEngine(Protocol[ReaderT]):
         ...
 
     def write_group(self, calls: Sequence[Call], gate: Gate, deliver: Deliver) -> None:
-        """Performs the writes in order and delivers one Reply for each admitted one."""
+        """Performs the writes in order and delivers one Reply for each admitted one, at once or,
+        for one that it defers, from a later `settle`."""
         ...
+
+    @property
+    def jobs(self) -> ServedJobs: ...
 
     def settle(self, idle: bool) -> float | None:
         """Does what may lag behind the answers; `idle` when no write is at hand.
@@ -90,6 +103,10 @@ class ServedEngine(Protocol[ReaderT]):
 
     def connect_log(self, warn: Callable[..., None]) -> None:
         """Hands over what logs a warning: its name, and members by keyword."""
+        ...
+
+    def forget_session(self, session_id: str) -> None:
+        """Lets go of what is kept for a session; called from any thread."""
         ...
 
     def poll_events(self) -> list[Event]:

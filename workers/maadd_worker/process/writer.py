@@ -95,7 +95,7 @@ class Writer:
         for call, admitted in self._queue.unanswered(group):
             outcome = "unknown_reconcile" if admitted else "not_published"
             self._log.error("write_unanswered", request_id=call.request_id, tool=call.tool)
-            self._deliver(internal_failure(call, outcome))
+            self._deliver(internal_failure(call, outcome if call.is_write else None))
         elapsed = time.monotonic() - began
         if elapsed > _SLOW_S:
             tools = ",".join(sorted({call.tool for call in group}))
@@ -104,6 +104,7 @@ class Writer:
                 "write_slow",
                 f"the writer was held for {elapsed * 1000:.0f} ms",
                 op=tools,
+                requestIds=[call.request_id for call in group],
                 elapsedMs=round(elapsed * 1000),
                 queueDepthOnEnter=waiting,
                 writes=len(group),

@@ -20,11 +20,22 @@ from maadd_worker.read.context import ReadContext
 
 _LIMIT_CAP = 1000
 _MAX_SEQ = 2**63 - 1
+_FEW_TYPES = 20
+"""Types that are looked up one by one; more of them are most of the feed."""
 
 _LIVE = """
 SELECT d.change_seq, d.doc_id, d.doc_type, d.updated_at,
        iif(d.version <= 1, 'create', 'update')
 FROM documents d WHERE d.deleted = 0 AND d.change_seq > ?{types}
+"""
+# A page of one type, however rare it is in the feed.
+_LIVE_OF_TYPE = """
+SELECT * FROM (
+    SELECT d.change_seq, d.doc_id, d.doc_type, d.updated_at,
+           iif(d.version <= 1, 'create', 'update')
+    FROM documents d WHERE d.deleted = 0 AND d.change_seq > ? AND d.doc_type = ?
+    ORDER BY d.change_seq LIMIT ?
+)
 """
 _TOMBSTONES = """
 SELECT d.change_seq, d.doc_id, d.doc_type, d.updated_at, 'delete'
@@ -100,14 +111,22 @@ def changes_since(context: ReadContext, args: ChangesSinceArgs) -> Outcome:
 
 def _page(context: ReadContext, args: ChangesSinceArgs, behind: int, limit: int) -> list[Any]:
     """Rows of number, id, type, time and operation."""
-    parts = [_LIVE, _TOMBSTONES, _REMOVED] if args.include_deletes else [_LIVE]
-    types = _OF_TYPES if args.doc_types else ""
-    sql = " UNION ALL ".join(part.format(types=types) for part in parts)
-    params: list[Any] = [behind]
-    if args.doc_types:
-        params.append(msgspec.json.encode(args.doc_types).decode())
+    types = list(dict.fromkeys(args.doc_types))
+    parts: list[str] = []
+    params: list[Any] = []
+    if 0 < len(types) <= _FEW_TYPES:
+        parts += [_LIVE_OF_TYPE] * len(types)
+        params += [value for name in types for value in (behind, name, limit)]
+        whole = []
+    else:
+        whole = [_LIVE]
+    if args.include_deletes:
+        whole += [_TOMBSTONES, _REMOVED]
+    narrow = _OF_TYPES if types else ""
+    parts += [part.format(types=narrow) for part in whole]
+    params += [behind, *([msgspec.json.encode(types).decode()] if types else [])] * len(whole)
     rows = context.reader.connection.execute(
-        f"{sql} ORDER BY 1 LIMIT ?", (*(params * len(parts)), limit)
+        f"{' UNION ALL '.join(parts)} ORDER BY 1 LIMIT ?", (*params, limit)
     )
     return rows.fetchall()
 

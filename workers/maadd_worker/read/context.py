@@ -16,6 +16,7 @@ from maadd_worker.index.store import DocumentRow, IndexReader
 from maadd_worker.instructions.files import InstructionFiles
 from maadd_worker.read.record_cache import RecordCache
 from maadd_worker.schema.model import Model
+from maadd_worker.semantic.reads import SemanticReads
 
 
 class IntegritySweep(msgspec.Struct, frozen=True):
@@ -45,6 +46,8 @@ class ReadContext(msgspec.Struct, frozen=True):
     instructions: InstructionFiles
     engine_report: Callable[[], dict[str, Any]]
     """The engine's part of `maad_health`."""
+    semantic: SemanticReads | None = None
+    """None without a semantic index that can be asked."""
     index_behind: bool = False
     """A rebuild, a pass or a backlog of the watcher is still running."""
 

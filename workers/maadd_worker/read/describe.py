@@ -49,10 +49,18 @@ def describe(context: ReadContext, args: DescribeArgs) -> Outcome:
         "subtypeInventory": _inventory(context),
         "capabilities": {
             "relationshipPaths": _RELATIONSHIP_PATHS,
-            "semantic": {"enabled": False, "vectors": False, "modes": []},
+            "semantic": _semantic(context),
         },
     }
     return Outcome(data)
+
+
+def _semantic(context: ReadContext) -> dict[str, Any]:
+    """Whether bodies can be searched, and how."""
+    reads = context.semantic
+    if reads is None:
+        return {"enabled": False, "vectors": False, "modes": []}
+    return {"enabled": True, "vectors": "semantic" in reads.modes, "modes": reads.modes}
 
 
 def _inventory(context: ReadContext) -> list[dict[str, Any]]:

@@ -7,13 +7,19 @@ from typing import Any
 import msgspec
 
 from maadd.protocol.arguments import HealthArgs
+from maadd_worker.index.empty_guard import LOST_SHARE
+from maadd_worker.index.writer import VERSIONS_RESET_KEY
 from maadd_worker.outcome import Outcome
 from maadd_worker.read.context import ReadContext
 from maadd_worker.read.summary import BOOTSTRAP_HINT
+from maadd_worker.semantic.health import no_embeddings
 
 SWEEP_AT_KEY = "last_integrity_sweep_at"
 SWEEP_FINDINGS_KEY = "last_integrity_findings"
 BACKUP_TAG_KEY = "last_backup_tag"
+
+_FEW_FILES = 10
+"""Files that wait in any busy project."""
 
 
 def health(context: ReadContext, args: HealthArgs) -> Outcome:
@@ -28,9 +34,33 @@ def health(context: ReadContext, args: HealthArgs) -> Outcome:
         "bootstrapHint": BOOTSTRAP_HINT if empty else None,
         "lastIntegritySweepAt": context.reader.meta_get(SWEEP_AT_KEY),
         "lastIntegrityFindings": _stored_object(context, SWEEP_FINDINGS_KEY),
+        "embeddings": no_embeddings()
+        if context.semantic is None
+        else context.semantic.health(context.reader.connection),
         "lastBackupTag": _stored_object(context, BACKUP_TAG_KEY),
     }
-    return Outcome(context.engine_report() | data)
+    report = context.engine_report()
+    advisories = list(report.get("advisories", []))
+    if context.reader.meta_get(VERSIONS_RESET_KEY) is not None:
+        data["versionsReset"] = True
+        advisories.append(_VERSIONS_RESET)
+    pending = report.get("watcher", {}).get("pendingEvents", 0)
+    if pending > max(_FEW_FILES, counters.documents * LOST_SHARE):
+        data["indexIncomplete"] = True
+        advisories.append(
+            {
+                "code": "indexIncomplete",
+                "message": f"{pending} files are not in the index yet; they are being indexed",
+            }
+        )
+    return Outcome(report | data | {"advisories": advisories})
+
+
+_VERSIONS_RESET = {
+    "code": "versionsReset",
+    "message": "the index was lost and the versions of some records could not be recovered; they "
+    "started again at 1",
+}
 
 
 def _stored_object(context: ReadContext, key: str) -> dict[str, Any] | None:

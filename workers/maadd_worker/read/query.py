@@ -23,6 +23,7 @@ from maadd_worker.read.stored_record import load_stored
 
 _LIMIT_CAP = 500
 _HYDRATION_CAP = 100
+_ROWS_OF = ("total", "results")
 _ENVELOPE_BYTES = 1024
 """Kept free for what surrounds `data` in the answer."""
 
@@ -69,7 +70,37 @@ def query(context: ReadContext, args: QueryArgs) -> Outcome:
         *scope_advice(scope),
         *index_advice(model, args.doc_type, args.fields, ", so it is missing from the rows"),
     ]
+    if args.response_mode == "columns":
+        data = _compact(data, args, rows)
     return Outcome(data, tuple(warnings), meta, len(rows))
+
+
+def _compact(data: dict[str, Any], args: QueryArgs, rows: list[Row]) -> dict[str, Any]:
+    """The page as a table (spec 02 §9): names once, then the values of every row in that order,
+    null where it has none. Asked fields stand between the record's own columns and its content;
+    `_hydrationError` is a column when a row has it."""
+    own = ["doc_id", "doc_type"] + ["file_path"] * args.include_file_path
+    names = list(dict.fromkeys(args.fields))
+    content = {"cold": ["body"], "full": ["composite"]}.get(args.depth, [])
+    if any(row.hydration_error is not UNSET for row in rows):
+        content = [*content, "hydration_error"]
+    wire = {field.name: field.encode_name for field in msgspec.structs.fields(Row)}
+    table = {
+        "columns": [*(wire[name] for name in own), *names, *(wire[name] for name in content)],
+        "rows": [
+            [
+                *(getattr(row, name) for name in own),
+                *((row.fields or {}).get(name) for name in names),
+                *(_or_null(getattr(row, name)) for name in content),
+            ]
+            for row in rows
+        ],
+    }
+    return {"total": data["total"], **table, **{k: data[k] for k in data if k not in _ROWS_OF}}
+
+
+def _or_null(value: Any) -> Any:
+    return None if value is UNSET else value
 
 
 def _rows(context: ReadContext, args: QueryArgs, found: Sequence[PageRow]) -> list[Row]:

@@ -22,6 +22,7 @@ from maadd_worker.read.related import related
 from maadd_worker.read.relationship_paths import relationship_paths
 from maadd_worker.read.scan import scan
 from maadd_worker.read.search import search
+from maadd_worker.read.semantic_search import semantic_search
 from maadd_worker.read.summary import summary
 from maadd_worker.read.validate import validate_stored
 from maadd_worker.read.verify import find_orphans, verify
@@ -37,6 +38,7 @@ READ_TOOLS: Mapping[str, ReadTool] = MappingProxyType(
         "maad_get": get,
         "maad_query": query,
         "maad_search": search,
+        "maad_semantic_search": semantic_search,
         "maad_related": related,
         "maad_relationship_paths": relationship_paths,
         "maad_aggregate": aggregate,

@@ -116,7 +116,7 @@ def load_model(root: ProjectRoot) -> Model:
         errors.extend(found)
     if reading.registry is None or errors:
         raise MaadErrors(errors)
-    return _model(reading.registry, reading.schemas, reading.stamps)
+    return model_of(reading.registry, reading.schemas, reading.stamps)
 
 
 def refresh_model(root: ProjectRoot, current: Model) -> ModelRefresh:
@@ -140,7 +140,7 @@ def refresh_model(root: ProjectRoot, current: Model) -> ModelRefresh:
         last_good = current.schemas.get(previous.schema_ref) if previous else None
         if last_good is not None:
             schemas[entry.schema_ref] = last_good
-    return ModelRefresh(_model(reading.registry, schemas, reading.stamps), refused)
+    return ModelRefresh(model_of(reading.registry, schemas, reading.stamps), refused)
 
 
 def stale_files(root: ProjectRoot, model: Model) -> list[str]:
@@ -156,12 +156,13 @@ def _changed(root: ProjectRoot, path: str, stamp: FileStamp) -> bool:
     if (now.st_mtime_ns, now.st_size, now.st_ino) == (stamp.mtime_ns, stamp.size, stamp.inode):
         return False
     try:
-        return _stamp(root.read(path)).sha256 != stamp.sha256
+        return stamp_of(root.read(path)).sha256 != stamp.sha256
     except MaadError:
         return stamp != ABSENT
 
 
-def _stamp(content: FileContent) -> FileStamp:
+def stamp_of(content: FileContent) -> FileStamp:
+    """What a file looked like when it was read."""
     digest = hashlib.sha256(content.data).hexdigest()
     return FileStamp(content.mtime_ns, content.size, content.inode, digest)
 
@@ -170,7 +171,7 @@ def _read(root: ProjectRoot) -> _Reading:
     stamps = {REGISTRY_PATH: ABSENT}
     try:
         content = read_registry(root)
-        stamps[REGISTRY_PATH] = _stamp(content)
+        stamps[REGISTRY_PATH] = stamp_of(content)
         registry = judge_registry(root, content)
     except (MaadError, MaadErrors) as failure:
         return _Reading(None, tuple(errors_of(failure)), {}, {}, stamps)
@@ -183,7 +184,7 @@ def _read(root: ProjectRoot) -> _Reading:
         stamps[path] = ABSENT
         try:
             content = _read_schema(root, entry)
-            stamps[path] = _stamp(content)
+            stamps[path] = stamp_of(content)
             document = load_yaml_document(decode_model_file(content.data, path), path)
             schemas[ref] = parse_schema(ref, document, registry.types)
         except (MaadError, MaadErrors) as failure:
@@ -213,7 +214,8 @@ def _read_schema(root: ProjectRoot, entry: TypeEntry) -> FileContent:
         ) from error
 
 
-def _model(registry: Registry, schemas: dict[str, Schema], stamps: dict[str, FileStamp]) -> Model:
+def model_of(registry: Registry, schemas: dict[str, Schema], stamps: dict[str, FileStamp]) -> Model:
+    """The model of files that were read and judged, with what is worth a person's attention."""
     advisories = (*registry.advisories, *_disagreements(registry, schemas))
     return Model(registry, schemas, stamps, advisories)
 

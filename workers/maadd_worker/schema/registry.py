@@ -93,6 +93,16 @@ def read_registry(root: ProjectRoot) -> FileContent:
         raise
 
 
+def is_type_name(name: str) -> bool:
+    """Whether a record type may be called that."""
+    return _TYPE_NAME.fullmatch(name) is not None
+
+
+def is_id_prefix(text: str) -> bool:
+    """Whether the ids of a type may begin with that."""
+    return _ID_PREFIX.fullmatch(text) is not None
+
+
 def is_absent(error: MaadError) -> bool:
     """Whether a FILE_READ_ERROR says that there is no such file."""
     return (error.details or {}).get("errno") == "ENOENT"
@@ -172,7 +182,7 @@ def _parse(document: object) -> tuple[Registry, list[MaadError]]:
 def _parse_entry(name: str, value: object, problems: list[MaadError]) -> TypeEntry | None:
     """One type, or None with its problems appended."""
     found: list[str] = []
-    if not _TYPE_NAME.fullmatch(name):
+    if not is_type_name(name):
         found.append("a type name is lower-case letters, digits and `_`, a letter first")
     if isinstance(value, dict):
         entry = _entry_of(name, value, found)
@@ -191,7 +201,7 @@ def _entry_of(name: str, members: Mapping[str, Any], found: list[str]) -> TypeEn
     template, shard = members.get("template"), members.get("shard")
     if path:
         found.extend(_path_faults(path))
-    if id_prefix and not _ID_PREFIX.fullmatch(id_prefix):
+    if id_prefix and not is_id_prefix(id_prefix):
         found.append(f'id_prefix "{id_prefix}" must be 2 to 5 lower-case letters or digits')
     if schema_ref and not is_safe_schema_ref(schema_ref):
         found.append(f'schema "{schema_ref}" must look like `task.v1`')

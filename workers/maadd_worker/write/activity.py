@@ -36,6 +36,11 @@ class WriteActivity:
     def begin(self, op: str) -> None:
         self._current = _RunningWrite(op, _now(), time.monotonic())
 
+    @property
+    def current(self) -> str | None:
+        """The tool whose write runs now."""
+        return None if self._current is None else self._current.op
+
     def end(self) -> None:
         """The write that began last, if any, is over."""
         if self._current is not None:

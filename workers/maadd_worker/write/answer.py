@@ -12,8 +12,9 @@ from maadd_worker.history.outcome import CommitFailure, HistoryOutcome
 from maadd_worker.outcome import with_warnings
 from maadd_worker.write.bulk.run import BulkEnd
 from maadd_worker.write.context import Plan
+from maadd_worker.write.expected import Expectation, ExpectedAnswer
 from maadd_worker.write.group import Execution
-from maadd_worker.write.idempotency import StoredAnswer
+from maadd_worker.write.idempotency import KeyScope, StoredAnswer
 
 _encode = msgspec.json.encode
 
@@ -61,6 +62,21 @@ def stored_answer(done: Execution) -> StoredAnswer:
         data=msgspec.Raw(_encode(plan_data(done))),
         warnings=[msgspec.to_builtins(warning) for warning in done.plan.warnings],
         journal_ids=[done.journal_id] if done.journal_id is not None else [],
+    )
+
+
+def expected_answer(call: Call, scope: KeyScope | None, plan: Plan) -> Expectation | None:
+    """What the key of a single write will replay if its process dies before it is indexed; None
+    without a key."""
+    if scope is None:
+        return None
+    return Expectation(
+        answer=ExpectedAnswer(
+            scope,
+            call.request_id,
+            msgspec.Raw(_encode(plan.answer(None))),
+            [msgspec.to_builtins(warning) for warning in plan.warnings],
+        )
     )
 
 

@@ -88,6 +88,8 @@ class Plan(msgspec.Struct, frozen=True):
     changed_fields: tuple[str, ...] = ()
     previous_version: int | None = None
     notify: bool = True
+    keeps_file: bool = False
+    """Whether a new file stays when it cannot be indexed (spec 05 §6.6)."""
 
 
 def report_view(report: ValidationReport) -> dict[str, Any]:

@@ -198,6 +198,12 @@ def _refuse_on_disk(context: WriteContext, entry: TypeEntry, doc_id: str, genera
         raise _duplicate(context, entry, doc_id, generated, tombstone=True)
 
 
+def refuse_taken(context: WriteContext, entry: TypeEntry, doc_id: str) -> None:
+    """DUPLICATE_DOC_ID when a record, a tombstone or a file has the id that the caller chose."""
+    _refuse_indexed(context, entry, doc_id, generated=False)
+    _refuse_on_disk(context, entry, doc_id, generated=False)
+
+
 def _on_disk(context: WriteContext, entry: TypeEntry, doc_id: str) -> bool:
     return any(context.root.exists(path) for path in context.model.record_paths(entry, doc_id))
 

@@ -1,8 +1,8 @@
 """Carrying out planned writes as a group (design §5, spec 03 §2.5).
 
-One durable journal transaction, then each file, one sync per folder, one index transaction.
-Every result is what the writes would have given one after the other. What fails is taken
-back alone; what is answered as done is on the disk and in the index.
+New bytes beside their files, one durable journal transaction, then each file, one sync per
+folder, one index transaction. Every result is what the writes would have given one after the
+other. What fails is taken back alone; what is answered as done is on the disk and in the index.
 """
 
 from __future__ import annotations
@@ -17,14 +17,23 @@ import msgspec
 
 from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 from maadd_worker.disk.journal import Journal, JournalEntry, new_entry_id
-from maadd_worker.disk.publish import fsync_dirs
+from maadd_worker.disk.publish import Staged, discard, fsync_dirs
+from maadd_worker.failpoints import reach, reach_sqlite
 from maadd_worker.history.outcome import encode_request
 from maadd_worker.index.document import index_document
 from maadd_worker.index.store import DocumentRow
 from maadd_worker.markdown.text import iso_milliseconds
 from maadd_worker.write.bulk_commit import BulkMark, encode_member
 from maadd_worker.write.context import FileChange, Plan, WriteContext
-from maadd_worker.write.publication import publish_changes, touched_paths, withdraw
+from maadd_worker.write.expected import Expectation, with_expectation
+from maadd_worker.write.publication import (
+    Staging,
+    discard_staging,
+    publish_changes,
+    stage_changes,
+    touched_paths,
+    withdraw,
+)
 
 _LAST_DELETION = """
 SELECT max(change_seq), max(deleted_at) FROM deletions WHERE doc_id = ?
@@ -41,12 +50,15 @@ class Change(msgspec.Struct, frozen=True):
 
 class Execution(msgspec.Struct, frozen=True):
     """The end of one planned write; exactly one of `change` and `errors` is given, and neither
-    for a write that changes no byte. `journal_id` stays open until its history step is over."""
+    for a write that changes no byte. `journal_id` stays open until its history step is over.
+    `aside` keeps what is needed to take it back; `stays` that this was not possible."""
 
     plan: Plan
     change: Change | None = None
     errors: tuple[MaadError, ...] = ()
     journal_id: str | None = None
+    aside: Staged | None = None
+    stays: bool = False
 
 
 BeforeCommit = Callable[[Sequence[Execution]], None]
@@ -60,44 +72,62 @@ def execute_group(
     plans: Sequence[Plan],
     before_commit: BeforeCommit,
     bulk: BulkMark | None = None,
+    expected: Sequence[Expectation | None] = (),
 ) -> list[Execution]:
     """Journal, publish and index the plans; one Execution each, in order.
 
     With an atomic `bulk` mark all of them succeed, or all carry the errors of those that
-    could not be done.
+    could not be done. `expected` is what the journal keeps for calls with a key, one for each
+    plan.
     """
     done = [
         Execution(plan, journal_id=new_entry_id() if plan.change is not None else None)
         for plan in plans
     ]
     atomic = bulk is not None and bulk.atomic
-    entries = [_entry(one, bulk) for one in done if one.journal_id is not None]
+    entries = [
+        _entry(one, bulk, expectation)
+        for one, expectation in zip(done, expected or [None] * len(done), strict=True)
+        if one.journal_id is not None
+    ]
+    # The bytes travel while the journal waits for the disk; no name changes before it is there.
+    changes = [change for plan in plans if (change := plan.change) is not None]
+    staging = stage_changes(context.root, changes, fsync=context.settings.fsync)
     try:
         journal.begin(entries)
     except MaadError as failure:
+        discard_staging(context.root, staging)
         return [msgspec.structs.replace(one, errors=(failure,), journal_id=None) for one in done]
-    _publish_all(context, done)
+    _publish_all(context, done, staging)
     refused = next((one.errors for one in done if one.errors), None)
     if atomic and refused is not None:
         _take_back_all(context, done, MaadErrors(list(refused)))
     else:
         _index_all(context, done, before_commit, atomic=atomic)
-    _forget(journal, [entry for one in done if one.errors for entry in _ids(one)])
+    _drop_asides(context, done)
+    # What could not be taken back is looked at by the next start.
+    gone = [one for one in done if one.errors and not one.stays]
+    _forget(journal, [entry for one in gone for entry in _ids(one)])
     if atomic:
-        journal.mark([entry for one in done if not one.errors for entry in _ids(one)], "indexed")
+        # Without the mark, too, a start sees in the index that the records are there.
+        with contextlib.suppress(MaadError):
+            journal.mark(
+                [entry for one in done if not one.errors for entry in _ids(one)], "indexed"
+            )
     return [msgspec.structs.replace(one, journal_id=None) if one.errors else one for one in done]
 
 
-def _publish_all(context: WriteContext, done: list[Execution]) -> None:
+def _publish_all(context: WriteContext, done: list[Execution], staging: Staging) -> None:
     fsync = context.settings.fsync
     changing = [number for number, one in enumerate(done) if one.plan.change is not None]
     changes = [change for one in done if (change := one.plan.change) is not None]
     paths: list[str] = []
-    failures = publish_changes(context.root, changes, fsync=fsync)
-    for number, change, failure in zip(changing, changes, failures, strict=True):
-        if failure is not None:
-            done[number] = _failed(done[number], failure)
+    ends = publish_changes(context.root, changes, staging)
+    for number, change, end in zip(changing, changes, ends, strict=True):
+        if end.failure is not None:
+            done[number] = _failed(done[number], end.failure)
         else:
+            done[number] = msgspec.structs.replace(done[number], aside=end.aside)
             paths.extend(touched_paths(change))
     if fsync and paths:
         try:
@@ -112,6 +142,7 @@ def _index_all(
     writer = context.writer
     try:
         with writer.transaction():
+            reach_sqlite("index.begun")
             for number, one in enumerate(done):
                 if one.errors:
                     continue
@@ -125,13 +156,17 @@ def _index_all(
                     if atomic or not writer.connection.in_transaction:
                         raise
                     done[number] = _taken_back(context, one, failure)
+                reach_sqlite("index.member")
             before_commit(done)
+            reach_sqlite("index.commit")
     except apsw.Error as failure:
         # Nothing of the group is in the index, so nothing of it may stay on the disk.
         error = MaadError("BACKEND_ERROR", f"the index could not be written: {failure}")
         _take_back_all(context, done, error)
     except (MaadError, MaadErrors) as failure:
         _take_back_all(context, done, failure)
+    else:
+        reach("index.committed")
 
 
 def _take_back_all(
@@ -140,6 +175,14 @@ def _take_back_all(
     for number, one in enumerate(done):
         if not one.errors:
             done[number] = _taken_back(context, one, failure)
+
+
+def _drop_asides(context: WriteContext, done: Sequence[Execution]) -> None:
+    """The old bytes of what is done are not needed any more."""
+    reach("file.aside")
+    for one in done:
+        if one.aside is not None and not one.errors:
+            discard(context.root, one.aside)
 
 
 def _forget(journal: Journal, ids: Sequence[str]) -> None:
@@ -184,10 +227,10 @@ def _taken_back(
 ) -> Execution:
     """Undo the publication of a write that could not be indexed (spec 03 §2.5)."""
     change = one.plan.change
-    written = False
-    if change is not None:
+    written = one.plan.keeps_file
+    if change is not None and not written:
         try:
-            withdraw(context.root, change, fsync=context.settings.fsync)
+            withdraw(context.root, change, one.aside, fsync=context.settings.fsync)
             if context.settings.fsync:
                 fsync_dirs(context.root, touched_paths(change))
         except MaadError:
@@ -203,17 +246,20 @@ def _failed(one: Execution, failure: MaadError | MaadErrors, *, written: bool = 
         if written or error.code == "BACKEND_ERROR":
             details |= {"docId": one.plan.doc_id, "filePath": path, "fileWritten": written}
         if written:
+            if one.plan.keeps_file:
+                details["writeOutcome"] = "unknown_reconcile"
             details["indexed"] = False
             details["recoveryHint"] = "run maad_reindex once the index can be written again"
         errors.append(MaadError(error.code, error.message, details or None))
-    return msgspec.structs.replace(one, errors=tuple(errors), change=None)
+    return msgspec.structs.replace(one, errors=tuple(errors), change=None, stays=written)
 
 
-def _entry(one: Execution, bulk: BulkMark | None) -> JournalEntry:
+def _entry(one: Execution, bulk: BulkMark | None, expectation: Expectation | None) -> JournalEntry:
     plan, change = one.plan, one.plan.change
     assert change is not None
     assert one.journal_id is not None
     path, old_path = _entry_paths(change)
+    commit = encode_request(plan.commit) if bulk is None else encode_member(bulk, plan.commit)
     return JournalEntry(
         id=one.journal_id,
         op=plan.action,
@@ -226,7 +272,7 @@ def _entry(one: Execution, bulk: BulkMark | None) -> JournalEntry:
         new_hash=change.new_hash,
         status="pending",
         created_at=iso_milliseconds(dt.datetime.now(dt.UTC)),
-        commit=encode_request(plan.commit) if bulk is None else encode_member(bulk, plan.commit),
+        commit=with_expectation(commit, expectation),
     )
 
 

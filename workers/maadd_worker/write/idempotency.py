@@ -101,6 +101,11 @@ class AnswerStore:
             stored.data, stored.warnings, stored.journal_ids, request_id, _iso(completed_at_ms)
         )
 
+    def holds(self, scope: KeyScope, now_ms: int) -> bool:
+        """Whether there is an answer under the key, of whatever call."""
+        known = (scope.principal, scope.tool, scope.key, now_ms - self._ttl_ms)
+        return self._writer.connection.execute(_FIND, known).fetchone() is not None
+
     def store(
         self,
         scope: KeyScope,

@@ -15,12 +15,16 @@ from maadd.protocol.messages import WorkerSettings
 from maadd_worker.disk.journal import Journal, JournalEntry
 from maadd_worker.disk.publish import fsync_dirs, sweep_temp_files, unlink
 from maadd_worker.disk.root import ProjectRoot
+from maadd_worker.failpoints import reach
 from maadd_worker.history.controller import HistoryController
 from maadd_worker.index.document import index_document
 from maadd_worker.index.store import IndexWriter
 from maadd_worker.markdown.frontmatter import content_hash
 from maadd_worker.schema.model import Model
+from maadd_worker.write.admission import now_ms
 from maadd_worker.write.bulk_commit import BulkMark, join_members, mark_of
+from maadd_worker.write.expected import recover_answers
+from maadd_worker.write.idempotency import AnswerStore
 
 
 def recover(
@@ -33,22 +37,28 @@ def recover(
 ) -> list[str]:
     """Finish or forget what a stopped process left; the notes for health."""
     entries = journal.pending()
-    undone = undo_partial_bulks(entries, root, fsync=settings.fsync)
+    undone = undo_partial_bulks(entries, writer, root, fsync=settings.fsync)
+    reach("recovery.undone")
     found = reconcile(entries, writer, model, root, settings.max_doc_annotations)
-    journal.complete([entry.id for entry in found.discarded])
     swept = sweep_temp_files(root, [entry.path for entry in model.registry.types.values()])
+    published = {entry.id for entry in found.published}
+    answers = AnswerStore(writer, settings.idempotency_ttl_ms, settings.idempotency_max)
+    recover_answers(entries, published, writer, answers, now_ms())
+    # Last: an answer also tells what was not done.
+    journal.complete([entry.id for entry in found.discarded])
+    reach("recovery.history")
     notes = [*undone, *found.notes, *(f"temp_file_removed:{path}" for path in swept)]
     return notes + history.recover(join_members(found.published))
 
 
 def undo_partial_bulks(
-    entries: Sequence[JournalEntry], root: ProjectRoot, *, fsync: bool
+    entries: Sequence[JournalEntry], writer: IndexWriter, root: ProjectRoot, *, fsync: bool
 ) -> list[str]:
     """Remove the new files of atomic bulk creates that did not reach the disk as a whole.
 
-    Nobody was told of them: an atomic call marks its entries once its records are indexed. A
-    file that somebody has changed since then, or that cannot be removed, is indexed like any
-    other. Gives a note for each file.
+    Nobody was told of them: the records of an atomic call come into the index together, and
+    none is there. A file that somebody has changed since then, or that cannot be removed, is
+    indexed like any other. Gives a note for each file.
     """
     calls: dict[BulkMark, list[JournalEntry]] = {}
     for entry in entries:
@@ -58,7 +68,7 @@ def undo_partial_bulks(
     notes: list[str] = []
     for members in calls.values():
         there = [entry for entry in members if _holds_new_bytes(root, entry)]
-        if len(there) == len(members):
+        if len(there) == len(members) or any(_is_indexed(writer, entry) for entry in members):
             continue
         for entry in there:
             try:
@@ -92,6 +102,7 @@ def reconcile(
     for entry in entries:
         with writer.transaction():
             published = _settle(entry, writer, model, root, max_annotations, result.notes)
+        reach("recovery.settled")
         (result.published if published else result.discarded).append(entry)
         if not published:
             result.notes.append(f"write_discarded:{entry.op}:{entry.doc_id}")
@@ -111,6 +122,7 @@ def _settle(
         # Done and answered long ago, it waits for its commit; later writes may have
         # replaced its bytes.
         return True
+    _drop_half_taken_name(entry, root, notes)
     if entry.op == "delete":
         return _settle_delete(entry, writer, root, notes)
     data = _read(root, entry.path)
@@ -142,6 +154,33 @@ def _settle_delete(
             writer.remove_document(entry.doc_id)
         notes.append(f"delete_finished:{entry.doc_id}")
     return True
+
+
+def _drop_half_taken_name(entry: JournalEntry, root: ProjectRoot, notes: list[str]) -> None:
+    """Free a name that a new file or a tombstone had taken, but not its bytes.
+
+    On file systems that cannot rename without replacing, the name is taken first: with an empty
+    file, or as a second name of the record (`disk.publish`).
+    """
+    if entry.op == "update" or (entry.op == "delete" and entry.old_path is None):
+        return
+    data = _read(root, entry.path)
+    if data is None:
+        return
+    if entry.op == "create":
+        half_taken = not data and entry.new_hash != content_hash(data)
+    else:
+        half_taken = root.exists(entry.old_path or "") and (
+            not data or content_hash(data) == entry.old_hash
+        )
+    if half_taken:
+        unlink(root, entry.path)
+        notes.append(f"half_taken_name_freed:{entry.path}")
+
+
+def _is_indexed(writer: IndexWriter, entry: JournalEntry) -> bool:
+    row = writer.find_by_path(entry.path)
+    return row is not None and row.file_hash == entry.new_hash
 
 
 def _holds_new_bytes(root: ProjectRoot, entry: JournalEntry) -> bool:

@@ -6,49 +6,68 @@ that is narrowed to a record, a type or a path only looks at those files.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import msgspec
 
 from maadd.protocol.arguments import ReindexArgs
 from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 from maadd_worker.disk.paths import is_safe_relative
+from maadd_worker.history.lost_versions import past_of
+from maadd_worker.history.outcome import GitFailure
 from maadd_worker.index.document import index_document
-from maadd_worker.index.full_pass import index_all
+from maadd_worker.index.full_pass import PassSteps, index_steps
 from maadd_worker.index.pass_report import PassProgress, ReindexReport
+from maadd_worker.index.past import PastLookup
 from maadd_worker.outcome import Advice, Outcome
 from maadd_worker.write.context import WriteContext
 
 REINDEX_WARNING = "REINDEX_WARNING"
 
+_STEP_FILES = 50
+"""Each has a transaction of its own here."""
 
-def reindex(
-    context: WriteContext,
-    args: ReindexArgs,
-    progress: Callable[[PassProgress], None] | None = None,
-    *,
-    unread: bool = False,
-) -> ReindexReport:
-    """Run the pass that the arguments ask for; `unread` promises that nobody reads meanwhile.
+
+def check_scope(context: WriteContext, args: ReindexArgs) -> None:
+    """Refuse a run that could not begin.
 
     Raises INVALID_FIELDS for more than one scope, FILE_NOT_FOUND, UNKNOWN_TYPE,
-    PATH_OUTSIDE_PROJECT, BACKEND_ERROR; failures of single files are in the report.
+    PATH_OUTSIDE_PROJECT.
     """
-    scopes = [name for name in ("doc_id", "doc_type", "path") if getattr(args, name) is not None]
-    if len(scopes) > 1:
-        raise MaadError(
-            "INVALID_FIELDS", "give one of docId, docType and path", {"field": scopes[1]}
-        )
-    if scopes:
-        return _index_files(context, _scoped_files(context, args), force=args.force)
-    return index_all(
+    _scope(context, args)
+
+
+def reindex_steps(
+    context: WriteContext, args: ReindexArgs, *, made_since: str | None = None, unread: bool = False
+) -> PassSteps:
+    """The pass that the arguments ask for, step by step; see `index_steps`.
+
+    Raises as `check_scope`, and BACKEND_ERROR; failures of single files are in the report.
+    """
+    scope = _scope(context, args)
+    if scope is not None:
+        return (yield from _index_files(context, scope, force=args.force))
+    complaints: list[str] = []
+
+    def past() -> PastLookup:
+        try:
+            return past_of(context.root.path)
+        except GitFailure as failure:
+            complaints.append(
+                f"versions and times of the lost index could not be read from Git: {failure}"
+            )
+            return lambda _doc_id, _path: None
+
+    report = yield from index_steps(
         context.writer,
         context.model,
         context.root,
         context.settings,
         force=args.force or args.embeddings,
+        made_since=made_since,
         prune=args.prune and args.confirm is True,
         unread=unread,
-        progress=progress,
+        past=past,
     )
+    return msgspec.structs.replace(report, warnings=(*report.warnings, *complaints))
 
 
 def reindex_outcome(report: ReindexReport, args: ReindexArgs) -> Outcome:
@@ -59,27 +78,40 @@ def reindex_outcome(report: ReindexReport, args: ReindexArgs) -> Outcome:
     return Outcome(data, tuple(Advice("", text, REINDEX_WARNING) for text in report.warnings))
 
 
-def _scoped_files(context: WriteContext, args: ReindexArgs) -> list[str]:
+class _Scope(msgspec.Struct, frozen=True):
+    """A part of the project: one file, or the files below a folder."""
+
+    path: str
+    is_folder: bool
+
+
+def _scope(context: WriteContext, args: ReindexArgs) -> _Scope | None:
+    """The part that the arguments name; None for the whole project."""
+    named = [name for name in ("doc_id", "doc_type", "path") if getattr(args, name) is not None]
+    if len(named) > 1:
+        raise MaadError(
+            "INVALID_FIELDS", "give one of docId, docType and path", {"field": named[1]}
+        )
     if args.doc_id is not None:
-        return [context.live_row(args.doc_id).file_path]
+        return _Scope(context.live_row(args.doc_id).file_path, is_folder=False)
     if args.doc_type is not None:
-        folder = context.model.entry(args.doc_type).path
-    else:
-        assert args.path is not None
-        if not is_safe_relative(args.path):
-            raise MaadError(
-                "PATH_OUTSIDE_PROJECT", f'"{args.path}" is no path below the project root'
-            )
-        if args.path.endswith(".md"):
-            return [args.path]
-        folder = args.path.rstrip("/")
-    return [file.path for file in context.root.walk_markdown(folder).files]
+        return _Scope(context.model.entry(args.doc_type).path, is_folder=True)
+    if args.path is None:
+        return None
+    if not is_safe_relative(args.path):
+        raise MaadError("PATH_OUTSIDE_PROJECT", f'"{args.path}" is no path below the project root')
+    return _Scope(args.path.rstrip("/"), is_folder=not args.path.endswith(".md"))
 
 
-def _index_files(context: WriteContext, paths: list[str], *, force: bool) -> ReindexReport:
+def _index_files(context: WriteContext, scope: _Scope, *, force: bool) -> PassSteps:
+    paths = [scope.path]
+    if scope.is_folder:
+        paths = [file.path for file in context.root.walk_markdown(scope.path).files]
     indexed = skipped = partial = 0
     errors: list[MaadError] = []
-    for path in paths:
+    for number, path in enumerate(paths):
+        if number and number % _STEP_FILES == 0:
+            yield PassProgress(scope.path, len(paths), number, indexed, len(errors), len(paths))
         try:
             content = context.root.read(path, context.settings.max_doc_bytes or None)
             with context.writer.transaction():

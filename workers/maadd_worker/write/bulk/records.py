@@ -55,6 +55,7 @@ def bulk_create(
         new_mark("bulk", "created", atomic=args.atomic),
         [_create_item(admission, record, identity) for record in args.records],
         lambda ends: _report(admission.context, ends, submission),
+        lambda ends: _report(admission.context, ends, None),
     )
 
 
@@ -75,6 +76,7 @@ def bulk_update(
         new_mark("bulk", "updated"),
         [_update_item(admission, item, identity) for item in args.updates],
         lambda ends: _report(admission.context, ends, submission),
+        lambda ends: _report(admission.context, ends, None),
     )
 
 
@@ -178,7 +180,10 @@ def _body_of(original: str) -> str:
     return current_body(split_file(original_bytes(original), ""))
 
 
-def _report(context: WriteContext, ends: Sequence[ItemEnd], submission: _Submission) -> Report:
+def _report(
+    context: WriteContext, ends: Sequence[ItemEnd], submission: _Submission | None
+) -> Report:
+    """The report; without `submission` nothing is read back."""
     succeeded: list[dict[str, Any]] = []
     failed: list[dict[str, Any]] = []
     submitted: list[Submitted] = []
@@ -189,7 +194,8 @@ def _report(context: WriteContext, ends: Sequence[ItemEnd], submission: _Submiss
             continue
         plan = end.done.plan
         succeeded.append(_success_view(context, end, plan))
-        submitted.append(submission(end, plan.doc_type))
+        if submission is not None:
+            submitted.append(submission(end, plan.doc_type))
         warnings += _advice_about(plan)
     data = {
         "succeeded": succeeded,

@@ -21,6 +21,7 @@ from maadd_worker.outcome import Advice
 from maadd_worker.write.admission import Admission, now_ms
 from maadd_worker.write.bulk_commit import BulkMark, combine
 from maadd_worker.write.context import Plan, WriteContext
+from maadd_worker.write.expected import LOST, Expectation, ExpectedAnswer
 from maadd_worker.write.group import Execution, execute_group
 from maadd_worker.write.idempotency import KeyScope, StoredAnswer
 
@@ -62,11 +63,13 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class BulkWork(msgspec.Struct, frozen=True):
-    """A call whose arguments are checked. `report` runs inside the last index transaction."""
+    """A call whose arguments are checked. `report` runs inside the last index transaction;
+    `expected` makes the same of items that are only planned, where that is another thing."""
 
     mark: BulkMark
     items: Sequence[Item]
     report: Callable[[Sequence[ItemEnd]], Report]
+    expected: Callable[[Sequence[ItemEnd]], Report] | None = None
 
 
 class BulkEnd(msgspec.Struct, frozen=True):
@@ -99,11 +102,18 @@ def carry_out(
     call whose items cannot all be written raises MaadErrors, and nothing of it stays.
     """
     run = _Run(admission.context, journal, work.mark)
+
+    def expectations() -> list[Expectation]:
+        if scope is None:
+            return []
+        report = (work.expected or work.report)(run.expected_ends(work.items))
+        return run.expectations(_expected(report, scope, call))
+
     for index, item in enumerate(work.items):
         if item.after is not None and item.after in run.claimed:
             if not admission.admit(call.request_id):
                 return None
-            run.write(_nothing)
+            run.write(_nothing, expectations())
         run.plan(index, item)
     if work.mark.atomic:
         run.refuse_incomplete()
@@ -120,7 +130,7 @@ def carry_out(
             doc_ids = [one.plan.doc_id for one in run.executions(done)]
             admission.answers.store(scope, call.request_id, now_ms(), answer, doc_ids)
 
-    if not run.write(before_commit):
+    if not run.write(before_commit, expectations()):
         # The transaction was undone or never came to its end.
         reports.append(work.report(run.ends(())))
     if work.mark.atomic:
@@ -148,7 +158,24 @@ class _Run:
             self._waiting.append((index, plan))
             self.claimed.add(plan.doc_id)
 
-    def write(self, before_commit: Callable[[Sequence[Execution]], None]) -> bool:
+    def expected_ends(self, items: Sequence[Item]) -> list[ItemEnd]:
+        """Every item as if what waits were done, and what is not planned yet were lost."""
+        planned = self.ends([Execution(plan) for _, plan in self._waiting])
+        ends = {index: ItemEnd(index, item.after, (LOST,)) for index, item in enumerate(items)}
+        return list((ends | {end.index: end for end in planned}).values())
+
+    def expectations(self, answer: ExpectedAnswer) -> list[Expectation]:
+        """What the journal keeps for what waits."""
+        first = next((index for index, plan in self._waiting if plan.change is not None), None)
+        return [
+            Expectation(index, answer if index == first else None) for index, _ in self._waiting
+        ]
+
+    def write(
+        self,
+        before_commit: Callable[[Sequence[Execution]], None],
+        expected: Sequence[Expectation],
+    ) -> bool:
         """Carry out what waits; False when that ended otherwise than `before_commit` saw it."""
         committed = False
 
@@ -158,7 +185,7 @@ class _Run:
             committed = True
 
         plans = [plan for _, plan in self._waiting]
-        done = execute_group(self._context, self._journal, plans, note, self._mark)
+        done = execute_group(self._context, self._journal, plans, note, self._mark, expected)
         committed = committed and (not plans or not all(one.errors for one in done))
         self._ends.update((end.index, end) for end in self._executed(done))
         self._waiting.clear()
@@ -206,6 +233,15 @@ def _request(mark: BulkMark, done: Sequence[Execution]) -> CommitRequest | None:
         if one.change is not None and one.journal_id is not None
     ]
     return combine(mark, parts) if parts else None
+
+
+def _expected(report: Report, scope: KeyScope, call: Call) -> ExpectedAnswer:
+    return ExpectedAnswer(
+        scope,
+        call.request_id,
+        msgspec.Raw(_encode(report.data)),
+        [msgspec.to_builtins(warning) for warning in report.warnings],
+    )
 
 
 def _stored(report: Report, done: Sequence[Execution]) -> StoredAnswer:

@@ -1,0 +1,24 @@
+"""The end that comes whatever hangs (spec 04 §15)."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from structlog.typing import FilteringBoundLogger
+
+
+def end_within(seconds: float, log: FilteringBoundLogger) -> threading.Timer:
+    """End this process with exit code 1 after `seconds`, unless the timer is cancelled.
+
+    A thread of its own, since it may be the loop that hangs. Workers see the end of their pipe.
+    """
+
+    def end() -> None:
+        log.error("shutdown_hard_deadline", limit_ms=round(seconds * 1000))
+        os._exit(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    return timer

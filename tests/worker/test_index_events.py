@@ -1,0 +1,136 @@
+"""What the ops log and health tell of the index (spec 01 §3.2, §14; 04 §16)."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import msgspec
+import pytest
+
+SHIP = "---\ndoc_id: {id}\ndoc_type: ship\nschema: ship.v1\nname: N\n---\n{body}"
+
+
+def write_ship(project: Any, doc_id: str, body: str = "") -> None:
+    folder = project.root / "ships"
+    folder.mkdir(exist_ok=True)
+    (folder / f"{doc_id}.md").write_text(SHIP.format(id=doc_id, body=body))
+
+
+@pytest.fixture
+def logged() -> list[tuple[str, dict[str, Any]]]:
+    return []
+
+
+def connect(project: Any, logged: list[tuple[str, dict[str, Any]]]) -> None:
+    project.engine.connect_log(lambda event, **members: logged.append((event, members)))
+
+
+def test_a_pass_tells_of_files_that_it_could_not_take_whole(open_project: Any, logged: Any) -> None:
+    project = open_project(max_doc_bytes=200, max_doc_annotations=1)
+    connect(project, logged)
+    write_ship(project, "shp-big", "x" * 300)
+    write_ship(project, "shp-two", "[[person:A|a]] [[person:B|b]]")
+    (project.root / "ships/_deleted_shp-odd.md").write_text("no frontmatter")
+    project.ok("maad_reindex")
+    project.settle()
+    told = dict(logged)
+    assert told["doc_too_large"].items() >= {"capBytes": 200}.items()
+    assert told["doc_too_large"]["sizeBytes"] > 300
+    assert told["doc_body_truncated"] == {"records": 1}
+    assert told["index_scan_warnings"]["count"] == 1
+    assert "_deleted_shp-odd.md" in told["index_scan_warnings"]["messages"][0]
+
+
+def test_the_pass_of_the_start_is_told_when_a_log_is_there(open_project: Any, logged: Any) -> None:
+    project = open_project()
+    write_ship(project, "shp-big", "x" * 300)
+    project.close()
+    opened = open_project(max_doc_bytes=200, boot_reindex=True)
+    connect(opened, logged)
+    assert [event for event, _ in logged] == ["doc_too_large"]
+
+
+def test_schemas_that_are_read_again_name_the_write_that_noticed(
+    open_project: Any, logged: Any
+) -> None:
+    project = open_project()
+    connect(project, logged)
+    schema = project.root / "_schema/ship.v1.yaml"
+    schema.write_text(schema.read_text() + "# a remark\n")
+    project.ok("maad_create", docType="ship", fields={"name": "Ada"})
+    project.settle()
+    assert logged == [
+        (
+            "schema_cache_stale",
+            {
+                "project": "default",
+                "trigger_op": "maad_create",
+                "changed_files": ["_schema/ship.v1.yaml"],
+            },
+        )
+    ]
+
+
+def test_an_unwatched_index_that_lost_records_is_completed_behind_the_answers(
+    open_project: Any, logged: Any
+) -> None:
+    project = open_project()
+    for number in range(30):
+        write_ship(project, f"shp-{number}")
+    project.ok("maad_reindex")
+    lose(project, [f"shp-{number}" for number in range(20)])
+    project.reopen()
+    connect(project, logged)
+    woken = threading.Event()
+    project.engine.connect_wake(woken.set)
+    project.engine.start_watching()
+    assert woken.wait(20)
+    health = project.ok("maad_health")
+    assert health["indexIncomplete"] is True
+    assert "indexIncomplete" in [one["code"] for one in health["advisories"]]
+    assert [event for event, _ in logged] == ["index_incomplete"]
+    project.settle()
+    assert project.ok("maad_summary")["totalDocuments"] == 30
+    assert "indexIncomplete" not in project.ok("maad_health")
+
+
+def test_an_unwatched_index_with_a_single_edit_is_left_alone(open_project: Any) -> None:
+    project = open_project()
+    for number in range(11):
+        write_ship(project, f"shp-{number}")
+    project.ok("maad_reindex")
+    lose(project, ["shp-1"])
+    project.reopen()
+    project.engine.start_watching()
+    project.engine._watching.stop()
+    project.settle()
+    assert project.ok("maad_summary")["totalDocuments"] == 10
+
+
+def test_answers_during_a_pass_say_that_more_may_come(open_project: Any) -> None:
+    project = open_project()
+    write_ship(project, "shp-1")
+    project.ok("maad_reindex")
+    met: list[bool] = []
+
+    def read_meanwhile(_progress: Any) -> None:
+        reply = project.reply("maad_query", docType="ship")
+        met.append(b"INDEX_BEHIND" in msgspec.json.encode(reply.meta))
+
+    project.engine.connect_progress(read_meanwhile)
+    call = project.request("maad_reindex", {"force": True}, wants_progress=True)
+    [reply] = project.group(call)
+    assert reply.ok
+    assert met
+    assert all(met)
+    after = project.reply("maad_query", docType="ship")
+    assert b"INDEX_BEHIND" not in msgspec.json.encode(after.meta)
+
+
+def lose(project: Any, doc_ids: list[str]) -> None:
+    """Have the index forget records, as a restored older file does."""
+    writer = project.engine._index.writer()
+    with writer.transaction():
+        for doc_id in doc_ids:
+            writer.remove_document(doc_id)

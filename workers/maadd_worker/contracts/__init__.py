@@ -1,0 +1,1 @@
+"""Host contracts: observation, guarded create, receipt, delivery in pages (spec 05)."""

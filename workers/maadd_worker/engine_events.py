@@ -1,0 +1,34 @@
+"""What an engine tells its ops log about the index (spec 01 §3.2, §14; 04 §16)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from maadd_worker.index.pass_report import ReindexReport
+from maadd_worker.instructions.scaffold import Notice
+
+_SHOWN = 20
+
+
+def reindex_events(report: ReindexReport) -> list[Notice]:
+    """The warnings of a pass: files beyond the byte cap, records whose annotations were capped,
+    and what the walk had to say."""
+    lines: list[Notice] = [
+        Notice("doc_too_large", dict(error.details or {}))
+        for error in report.errors
+        if error.code == "DOC_TOO_LARGE"
+    ]
+    if report.partial:
+        lines.append(Notice("doc_body_truncated", {"records": report.partial}))
+    if report.warnings:
+        members = {"count": len(report.warnings), "messages": list(report.warnings[:_SHOWN])}
+        lines.append(Notice("index_scan_warnings", members))
+    return lines
+
+
+def stale_model_event(project: str, trigger: str | None, changed: Sequence[str]) -> Notice:
+    """The registry or schemas were read again, before a write or because they are watched."""
+    return Notice(
+        "schema_cache_stale",
+        {"project": project, "trigger_op": trigger or "watch", "changed_files": list(changed)},
+    )
