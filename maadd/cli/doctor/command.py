@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from maadd.cli.output import json_option, print_json, wants_json
+from maadd.cli.tables import counted
 from maadd.cli.targets import given_targets, target_options
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def doctor_command(as_json: bool) -> int:
     else:
         _print(groups)
         click.echo(
-            f"\n{counts['ok']} ok, {counts['warning']} warnings, {counts['problem']} problems"
+            f"\n{counts['ok']} ok, {counted(counts['warning'], 'warning')}, "
+            f"{counted(counts['problem'], 'problem')}"
         )
     return 1 if counts["problem"] else 0
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from maadd.cli.doctor.check import Check, ok, problem, some, warning
 from maadd.cli.scaffold import missing_ignores
+from maadd.cli.tables import counted
 from maadd_worker.history.choice import program_reason
 from maadd_worker.history.command import GitTimeout, run_git
 from maadd_worker.history.external import UNDERWAY
@@ -74,7 +75,7 @@ def _repository(git: GitDir, mode: str, record_paths: Sequence[str]) -> Iterator
     if changed is None:
         yield warning("uncommitted", "git status gave no answer in time", "run it by hand")
     elif changed:
-        text = f"{len(changed)} record files differ from HEAD: {some(sorted(changed))}"
+        text = f"{counted(len(changed), 'record file')} not as in HEAD: {some(sorted(changed))}"
         advice = "commit them by hand, or set external_edits: commit for the project"
         yield (
             warning("uncommitted", text, advice)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from maadd.auth.record import TokenState, token_state
 from maadd.auth.tokens_file import loose_permissions, read_tokens
 from maadd.cli.doctor.check import Check, of_errors, ok, problem, warning
+from maadd.cli.tables import counted
 from maadd.config.instance import Instance, load_instance
 from maadd.config.settings import Settings
 from maadd.protocol.errors import MaadError, MaadErrors
@@ -20,7 +21,7 @@ def look(path: str, settings: Settings) -> tuple[Instance | None, list[Check]]:
         instance = load_instance(path, settings)
     except MaadErrors as failure:
         return None, list(of_errors("instance file", failure))
-    checks = [ok("instance file", f"{instance.name}: {len(instance.projects)} projects")]
+    checks = [ok("instance file", f"{instance.name}: {counted(len(instance.projects), 'project')}")]
     checks += [warning("instance file", text, "correct the file") for text in instance.warnings]
     return instance, checks
 

@@ -11,6 +11,7 @@ import apsw
 import msgspec
 
 from maadd.cli.doctor.check import Check, of_errors, ok, problem, some, warning
+from maadd.cli.tables import counted
 from maadd.protocol.errors import MaadError, MaadErrors
 from maadd_worker.disk.journal import JOURNAL_PATH
 from maadd_worker.disk.root import ProjectRoot
@@ -44,7 +45,12 @@ def look(folder: ProjectRoot) -> tuple[Model | None, list[Check]]:
     except MaadErrors as failure:
         return None, list(of_errors("registry and schemas", failure))
     types = list(model.registry.types)
-    found = [ok("registry and schemas", f"{len(types)} types: {some(types)}" if types else "empty")]
+    found = [
+        ok(
+            "registry and schemas",
+            f"{counted(len(types), 'type')}: {some(types)}" if types else "empty",
+        )
+    ]
     for advisory in (*model.registry.advisories, *model.advisories):
         text, _, advice = advisory.message.partition("; ")
         found.append(warning("registry and schemas", text, advice or "look at the file named"))
@@ -86,7 +92,7 @@ def _index(
             yield problem("index", f"is damaged: {verdict}", _MOVE_AWAY)
             return
         [(documents, invalid)] = connection.execute(_COUNTS)
-        yield ok("index", f"sound, {documents} records")
+        yield ok("index", f"sound, {counted(documents, 'record')}")
         if invalid:
             text = f"{invalid} break their schema"
             yield warning("records", text, "maad validate lists them")
@@ -122,13 +128,14 @@ def _changed(
 def _differences(found: Survey, *, owned: bool) -> Iterator[Check]:
     advice = "the server takes them over; maad_health names what it cannot" if owned else _REINDEX
     if found.changed:
-        text = f"{len(found.changed)} files are not indexed as they are: {some(found.changed)}"
+        text = f"{counted(len(found.changed), 'file')} not indexed as now: {some(found.changed)}"
         yield warning("files", text, advice)
     if found.gone:
-        text = f"{len(found.gone)} indexed files are gone: {some(found.gone)}"
+        text = f"{counted(len(found.gone), 'file')} indexed and gone: {some(found.gone)}"
         yield warning("files", text, advice)
     if found.tombstones:
-        text = f"{len(found.tombstones)} deleted records are not known: {some(found.tombstones)}"
+        number = counted(len(found.tombstones), "deleted record")
+        text = f"{number} not known: {some(found.tombstones)}"
         yield warning("files", text, advice)
     for text in found.warnings:
         yield warning("files", text, "see whether the folder is there and readable")

@@ -139,6 +139,7 @@ def _import(
     if result.left_out and not keep_going:
         if as_json:
             print_json(result_view(one, result, []))
+            warn("nothing was written; --keep-going imports the others")
         else:
             print_refusal(result.left_out)
         return 1

@@ -90,6 +90,8 @@ def print_result(one: Import, result: Result) -> None:
         )
     if result.gone:
         click.echo(f"gone from the source, their records stay: {_some(result.gone)}")
+    if result.deleted:
+        click.echo(f"deleted here since, and not brought back: {_some(result.deleted)}")
     for message in result.commit_failures:
         click.echo(f"not committed yet: {message}")
     _print_misfits("left out", result.left_out)
@@ -107,6 +109,7 @@ def result_view(one: Import, result: Result, model_files: Sequence[str]) -> dict
         "unchanged": result.unchanged + result.found,
         "changedAtSource": result.changed,
         "goneFromSource": result.gone,
+        "deletedHere": result.deleted,
         "collisions": {key: doc_id for key, (_, doc_id) in _collisions(one).items()},
         "leftOut": to_builtins(result.left_out),
         "notes": to_builtins(one.prepared.notes),

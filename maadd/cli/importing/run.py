@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ _CHUNK_RECORDS = 1000
 _CHUNK_CHARACTERS = 8_000_000
 """One call is one commit: most imports are one, and none holds the writer for minutes."""
 
-_EDITED = "merge the two by hand, or delete the record and import again"
+_EDITED = "merge the two by hand"
 _OCCUPIED = "give the item another id under `ids` in the plan"
 
 
@@ -42,7 +43,8 @@ class Import(msgspec.Struct, frozen=True):
 
 class Result(msgspec.Struct):
     """What a run did. `found` were there already as they should be; `changed` differ at the
-    source from what was imported."""
+    source from what was imported, `gone` are no longer there; `deleted` changed too, but their
+    records were deleted here."""
 
     created: int = 0
     updated: int = 0
@@ -50,6 +52,7 @@ class Result(msgspec.Struct):
     found: int = 0
     changed: list[str] = []
     gone: list[str] = []
+    deleted: list[str] = []
     left_out: list[Misfit] = []
     commit_failures: list[str] = []
 
@@ -78,7 +81,7 @@ def sort_out(one: Import, root: ProjectRoot, result: Result, *, update: bool) ->
                 result.changed.append(record.item.key)
             continue
         try:
-            found = look_for(root, one.model, record, _original(one, record))
+            found = look_for(root, one.model, record, partial(_original, one, record))
         except MaadError as error:
             result.left_out.append(misfit_of(record.item.key, error))
             continue
@@ -216,6 +219,9 @@ def _take(
     one.ledger.add(stored)
     for entry in data["failed"]:
         record = part[entry["index"]][0]
+        if entry["code"] == "FILE_NOT_FOUND":
+            result.deleted.append(record.item.key)
+            continue
         reason = entry["error"].partition(": ")[2]
         if entry["code"] == "VERSION_CONFLICT":
             reason = f"{record.doc_id} was edited here since it was imported"

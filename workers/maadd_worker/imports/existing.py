@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -24,13 +25,15 @@ class Found(msgspec.Struct, frozen=True):
     content_hash: str
 
 
-def look_for(root: ProjectRoot, model: Model, record: Record, original: str | None) -> Found | None:
-    """The file at a place of the record, None where all are free; `original` is the text that a
-    Markdown file would be made from. PATH_OUTSIDE_PROJECT, FILE_READ_ERROR."""
+def look_for(
+    root: ProjectRoot, model: Model, record: Record, original: Callable[[], str | None]
+) -> Found | None:
+    """The file at a place of the record, None where all are free; `original` gives the text that
+    a Markdown file would be made from. PATH_OUTSIDE_PROJECT, FILE_READ_ERROR."""
     for path in model.record_paths(model.entry(record.doc_type), record.doc_id):
         if root.exists(path):
             data = root.read(path).data
-            same = _is_same(data, path, model, record, original)
+            same = _is_same(data, path, model, record, original())
             return Found("same" if same else "other", path, content_hash(data))
     return None
 

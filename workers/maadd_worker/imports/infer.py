@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -144,7 +145,7 @@ def infer(name: str, values: Sequence[FieldValue], *, textual: bool) -> Definiti
         return _list(found)
     if all(isinstance(value, bool) for value in found):
         return {"type": "boolean", "index": True}
-    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in found):
+    if all(_is_number(value) for value in found):
         return {"type": "number", "index": True}
     texts = [value for value in found if isinstance(value, str)]
     if len(texts) < len(found):
@@ -255,7 +256,7 @@ def _text(name: str, texts: Sequence[str]) -> Definition:
 def _list(found: Sequence[Any]) -> Definition:
     members = [one for value in found for one in (value if isinstance(value, list) else [value])]
     kinds: tuple[tuple[str, Callable[[Any], bool]], ...] = (
-        ("number", lambda one: isinstance(one, int | float) and not isinstance(one, bool)),
+        ("number", _is_number),
         ("boolean", lambda one: isinstance(one, bool)),
         ("date", lambda one: isinstance(one, str) and is_calendar_date(one)),
     )
@@ -264,6 +265,10 @@ def _list(found: Sequence[Any]) -> Definition:
     if kind == "date":
         definition["format"] = "YYYY-MM-DD"
     return definition
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _precision(texts: Sequence[str]) -> Definition:

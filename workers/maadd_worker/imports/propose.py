@@ -33,6 +33,7 @@ _ID_FIELDS = (
 )  # fmt: skip
 _BODY_FIELDS = ("body", "content", "text", "markdown")
 _SECTIONS = ("Status", "State", "Priority", "Category", "Severity")
+_TYPE_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _DATED_STEM = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}\b.*")
 _FEW = 3
 _MOST = 0.9
@@ -79,7 +80,9 @@ def _types(groups: Sequence[Group], place: Place, source: Source) -> dict[str, T
     prefixes = {entry.id_prefix for entry in place.types.values()}
     paths = {entry.path.partition("/")[0] for entry in place.types.values()} | place.names
     for group in groups:
-        name = free_name(type_name(group.name), types)
+        declared = group.doc_type or ""
+        name = declared if _TYPE_NAME.fullmatch(declared) else type_name(group.name)
+        name = free_name(name, types)
         known = place.types.get(name)
         if known is not None:
             types[name] = _selecting(

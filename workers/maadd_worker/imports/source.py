@@ -1,4 +1,4 @@
-"""Material on its way in: what a source holds, item by item (spec 01 §19 of the command line).
+"""Material on its way in: what a source holds, item by item (`maad import`, spec 04 §19; ours).
 
 A source is only ever read. Its items are Markdown files, or the rows of one table.
 """

@@ -20,6 +20,7 @@ JSONL_SUFFIXES = (".jsonl", ".ndjson")
 
 _DELIMITERS = (",", ";", "\t", "|")
 _SNIFFED_CHARACTERS = 64 * 1024
+_CELL_CHARACTERS = 64 * 1024 * 1024
 
 
 def read_table(path: str, progress: Progress) -> Source:
@@ -52,6 +53,8 @@ def _no_text(item: Item) -> str:
 
 
 def _csv_rows(text: str, name: str) -> Iterator[Item | Misfit]:
+    # A cell may be a whole article; the limit is one of the module, not of a reader.
+    csv.field_size_limit(_CELL_CHARACTERS)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
     header: list[str] | None = None
     number = 0
