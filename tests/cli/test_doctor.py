@@ -254,3 +254,13 @@ def test_an_old_git_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     program.write_text("#!/bin/sh\nexit 1\n")
     broken = [check for check in installation.checks() if check.name == "git"]
     assert [check.state for check in broken] == ["problem"]
+
+
+def test_the_provider_of_embeddings_is_made_but_not_asked(doctor: Any) -> None:
+    assert checks(doctor())["embeddings"][0][0] == "ok"
+    words = doctor(MAAD_SEMANTIC_ENABLE="1")
+    assert checks(words)["embeddings"][0][0] == "warning"
+    fake = doctor(MAAD_SEMANTIC_ENABLE="1", MAAD_EMBED_PROVIDER="fake", MAAD_EMBED_DIM="8")
+    assert "8 dimensions" in checks(fake)["embeddings"][0][1]
+    broken = doctor(MAAD_SEMANTIC_ENABLE="1", MAAD_EMBED_PROVIDER="openai")
+    assert (broken.code, checks(broken)["embeddings"][0][0]) == (1, "problem")

@@ -47,7 +47,7 @@ def doctor_command(as_json: bool) -> int:
 
 
 def _groups() -> Iterator[Group]:
-    from maadd.cli.doctor import environment, installation, runtime
+    from maadd.cli.doctor import environment, installation, runtime, semantic
     from maadd.cli.doctor.check import run_group
 
     targets = given_targets()
@@ -55,6 +55,8 @@ def _groups() -> Iterator[Group]:
     yield run_group("settings", lambda: environment.checks(os.environ))
     # Bad values were told above; the rest is looked at with their defaults.
     settings = _settings(targets)
+    embedding = settings.worker().embedding
+    yield run_group("semantic search", lambda: semantic.checks(embedding))
     instance_file = targets["instance"] or (None if targets["project"] else settings.instance)
     if instance_file:
         yield from _instance_groups(str(instance_file), settings)
