@@ -318,3 +318,30 @@ def test_an_import_without_a_source_or_a_project(maad_here: Any, tmp_path: Path)
     done = maad_here("import", "x")
     assert done.code == 1
     assert "REGISTRY_NOT_FOUND" in done.err
+
+
+def test_new_folders_of_a_source_need_a_new_plan_which_uses_the_types_there_are(
+    here: Any, project: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "vault"
+    for name in ("People/Ana.md", "Notes/one.md"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("See [[Ana]].")
+    assert here("import", str(source), "--links", "refs").code == 0
+    (source / "Ideas").mkdir()
+    (source / "Ideas/x.md").write_text("text")
+    (source / "Notes/two.md").write_text("[[Ana]] again")
+    refused = here("import", str(source), "--json")
+    assert refused.code == 1
+    assert "--replan" in refused.json["leftOut"][0]["advice"]
+    done = here("import", str(source), "--links", "refs", "--replan", "--json")
+    assert (done.code, done.json["created"], done.json["unchanged"]) == (0, 2, 2)
+    two = here("get", "note-two", "--json").json["frontmatter"]
+    assert (two["title"], two["links_person"]) == ("two", ["prs-ana"])
+
+
+def test_a_folder_without_anything_is_told(here: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = here("import", str(tmp_path / "empty"))
+    assert done.code == 0
+    assert "holds nothing that can be imported" in done.err

@@ -16,7 +16,7 @@ from maadd_worker.schema.model import Model
 from maadd_worker.schema.registry import parse_registry
 
 EMPTY = Model(parse_registry({"types": {}}), {}, {})
-NOWHERE = Place({}, frozenset(), frozenset())
+NOWHERE = Place({}, {}, frozenset(), frozenset())
 
 Write = Callable[[dict[str, str | bytes]], Source]
 

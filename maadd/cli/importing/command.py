@@ -91,6 +91,8 @@ def import_command(
                     folder, settings, source, given=given, links=links, replan=replan,
                     progress=progress,
                 )  # fmt: skip
+            if not one.source.items and not one.source.misfits:
+                warn(f"{source} holds nothing that can be imported")
             if plan_file is not None:
                 if plan_file != _HERE:
                     write_plan_file(plan_file, one, notes)

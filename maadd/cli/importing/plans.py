@@ -142,7 +142,9 @@ def _place(folder: ProjectRoot, model: Model) -> Place:
     with contextlib.suppress(FileNotFoundError):
         names = os.listdir(os.path.join(folder.path, "_schema"))
         refs.update(name.removesuffix(".yaml") for name in names)
-    return Place(model.registry.types, frozenset(refs), frozenset(os.listdir(folder.path)))
+    fields = {schema.type: frozenset(schema.fields) for schema in model.schemas.values()}
+    top = frozenset(os.listdir(folder.path))
+    return Place(model.registry.types, fields, frozenset(refs), top)
 
 
 def _file_text(path: str) -> str:

@@ -49,7 +49,10 @@ def assign(
             continue
         doc_type = plan.type_of(item)
         if doc_type is None:
-            advice = "give a type in the plan this folder, or name it under leave_out"
+            advice = (
+                "give a type in the plan its folder, name it under leave_out, or plan anew "
+                "with --replan"
+            )
             misfits.append(Misfit(item.key, "no type of the plan takes it", advice))
             continue
         type_plan = plan.types[doc_type]

@@ -40,9 +40,11 @@ _MOST = 0.9
 
 
 class Place(msgspec.Struct, frozen=True):
-    """The project that a plan is for: its types, schema files, and names at its top."""
+    """The project that a plan is for: its types with the names of their fields, schema files,
+    and names at its top."""
 
     types: Mapping[str, TypeEntry]
+    fields: Mapping[str, frozenset[str]]
     schema_refs: frozenset[str]
     names: frozenset[str]
 
@@ -67,10 +69,12 @@ def propose(source: Source, place: Place, links: LinkMode) -> Proposal:
     notes: list[str] = []
     for name, type_plan in list(types.items()):
         items = [item for item in source.items if plan.type_of(item) == name]
-        if not type_plan.existing:
+        if type_plan.existing:
+            types[name] = _with_known(type_plan, items, source, place.fields.get(name, frozenset()))
+        else:
             types[name] = _with_fields(name, type_plan, items, targets, source, list(types), notes)
     if links == "refs":
-        _add_link_fields(source, plan, targets, types)
+        _add_link_fields(source, plan, targets, types, place.fields)
     return Proposal(msgspec.structs.replace(plan, types=types), tuple(notes))
 
 
@@ -137,9 +141,7 @@ def _with_fields(
     notes: list[str],
 ) -> TypePlan:
     """The type with the fields that its items have or can be given."""
-    body = None
-    if source.kind != "markdown":
-        body = next((key for key in items[0].fields if key.lower() in _BODY_FIELDS), None)
+    body = _body_column(items, source)
     fields: dict[str, Definition] = {}
     counts: Counter[str] = Counter()
     for name in dict.fromkeys(key for item in items for key in item.fields):
@@ -164,6 +166,25 @@ def _with_fields(
     return msgspec.structs.replace(
         type_plan, body=body, fields=fields, derive=derive, required=tuple(required)
     )
+
+
+def _with_known(
+    type_plan: TypePlan, items: Sequence[Item], source: Source, known: frozenset[str]
+) -> TypePlan:
+    """A type of the project with what its items have in another form than its fields."""
+    if source.kind != "markdown":
+        body = _body_column(items, source)
+        return msgspec.structs.replace(type_plan, body=None if body in known else body)
+    counts = Counter(key for item in items for key, value in item.fields.items() if value)
+    derive = _derived(items, counts, {})
+    found = {name: origin for name, origin in derive.items() if name in known}
+    return msgspec.structs.replace(type_plan, derive=found)
+
+
+def _body_column(items: Sequence[Item], source: Source) -> str | None:
+    if source.kind == "markdown":
+        return None
+    return next((key for key in items[0].fields if key.lower() in _BODY_FIELDS), None)
 
 
 def _derived(
@@ -193,9 +214,16 @@ def _derived(
 
 
 def _add_link_fields(
-    source: Source, plan: ImportPlan, targets: Targets, types: dict[str, TypePlan]
+    source: Source,
+    plan: ImportPlan,
+    targets: Targets,
+    types: dict[str, TypePlan],
+    known: Mapping[str, frozenset[str]],
 ) -> None:
-    """For each type the fields that list what its bodies link to, one for each target type."""
+    """For each type the fields that list what its bodies link to, one for each target type.
+
+    A type of the project gets no new fields; those that it has under these names are used.
+    """
     linked: dict[str, set[str]] = {}
     for item in source.items:
         doc_type = plan.type_of(item)
@@ -206,9 +234,13 @@ def _add_link_fields(
     for doc_type, target_types in linked.items():
         type_plan = types[doc_type]
         if type_plan.existing:
+            there = known.get(doc_type, frozenset())
+            names = {one: f"links_{one}" for one in sorted(target_types)}
+            names = {one: name for one, name in names.items() if name in there}
+            types[doc_type] = msgspec.structs.replace(type_plan, links=names)
             continue
         fields = dict(type_plan.fields)
-        names: dict[str, str] = {}
+        names = {}
         for target_type in sorted(target_types):
             name = free_name(f"links_{target_type}", fields)
             names[target_type] = name
