@@ -102,8 +102,13 @@ def make_repository(root: str, settings: Settings, created: Collection[str]) -> 
     return commit_paths(root, tracked, format_subject("init", "", "", "", INIT_SUMMARY), settings)
 
 
-def commit_paths(root: str, paths: Sequence[str], subject: str, settings: Settings) -> str:
-    """Commit `paths` as they are now; the abbreviated id. Raises GIT_ERROR."""
+def commit_paths(
+    root: str, paths: Sequence[str], subject: str, settings: Settings, *, only: bool = False
+) -> str:
+    """Commit `paths` as they are now; the abbreviated id. Raises GIT_ERROR.
+
+    `only` leaves out what somebody else has staged.
+    """
     author = (settings.commit_author_name, settings.commit_author_email)
     identity = {
         f"GIT_{role}_{member}": text
@@ -111,7 +116,8 @@ def commit_paths(root: str, paths: Sequence[str], subject: str, settings: Settin
         for member, text in zip(("NAME", "EMAIL"), author, strict=True)
     }
     _git(root, ["add", "--", *paths])
-    _git(root, ["commit", "--quiet", "-m", subject], identity)
+    scope = ["--only", "--", *paths] if only else []
+    _git(root, ["commit", "--quiet", "-m", subject, *scope], identity)
     return _git(root, ["rev-parse", "--short", "HEAD"]).strip()
 
 

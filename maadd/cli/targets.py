@@ -32,7 +32,7 @@ def target_options(command: _Command) -> _Command:
         return command(*args, **kwargs)
 
     project = _target("--project", "DIR", "The project folder (default: here, but not for serve).")
-    instance = _target("--instance", "FILE", "The instance file (serve, auth, instance).")
+    instance = _target("--instance", "FILE", "The instance file (serve, auth, instance, doctor).")
     return project(instance(cast("_Command", checked)))
 
 

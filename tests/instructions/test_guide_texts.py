@@ -201,7 +201,7 @@ def test_the_examples_of_the_import_guide_work_one_after_the_other(
         data = engine.ok(tool, **arguments)
         assert not data.get("failed")
         assert data.get("verification", {}).get("mismatches", []) == []
-    for doc_type, count in (("company", 3), ("meeting", 1)):
+    for doc_type, count in (("company", 3), ("meeting", 2)):
         assert engine.ok("maad_query", docType=doc_type)["total"] == count
     assert engine.ok("maad_find_orphans")["details"] == []
     assert engine.ok("maad_validate")["invalid"] == 0

@@ -105,6 +105,32 @@ def test_a_command_writes_through_the_server_which_tells_of_it(served: Served) -
     assert "VERSION_CONFLICT" in refused.stderr
 
 
+def test_an_import_goes_through_the_server_and_the_doctor_looks_on(
+    served: Served, tmp_path: Path
+) -> None:
+    served.client.ok("maad_summary")
+    source = tmp_path / "letters"
+    source.mkdir()
+    for number in range(3):
+        text = f"---\r\nkind: a\r\nanswers: '[[letter-{number - 1}]]'\r\n---\r\nDear\r\n"
+        (source / f"letter-{number}.md").write_bytes(text.encode())
+    (source / "letter-0.md").write_bytes(b"---\nkind: a\n---\nFirst\r\n")
+    done = served.on_project("import", str(source))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["created"] == 3
+    record = served.client.ok("maad_get", docId="ltt-letter-1")
+    assert record["frontmatter"]["answers"] == "ltt-letter-0"
+    assert json.loads(served.on_project("import", str(source)).stdout)["unchanged"] == 3
+    owner = read_owner(str(served.project))
+    assert owner is not None
+    looked = served.on_project("doctor")
+    assert looked.returncode == 0, looked.stdout
+    checks = [one for group in json.loads(looked.stdout)["groups"] for one in group["checks"]]
+    [found] = [one for one in checks if one["name"] == "owner"]
+    assert found["text"].startswith(f"process {owner.pid} ")
+    assert read_owner(str(served.project)) == owner
+
+
 def test_a_first_index_is_made_through_the_server_and_commands_go_on_when_that_is_killed(
     tmp_path: Path, start: Any
 ) -> None:

@@ -18,6 +18,11 @@ from maadd.protocol.arguments.base import (
 
 ContentHash = Annotated[str, Meta(description="contentHash you read")]
 KnownVersion = Annotated[Version, Meta(description="version you read")]
+Original = Annotated[
+    str, Meta(description="text of a Markdown file; with body and field lines kept to the byte")
+]
+"""The whole text of an existing file, its frontmatter included. `fields` then are all fields of
+the record: those that the file has with the same value keep their lines, others go."""
 
 
 class ValidateArgs(RoutedArguments, frozen=True):
@@ -58,12 +63,13 @@ class UpdateArgs(RoutedArguments, frozen=True):
 class BulkCreateRecord(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True
 ):
-    """One item of `maad_bulk_create`."""
+    """One item of `maad_bulk_create`. `original` takes the place of `body` (ours)."""
 
     doc_type: str
     fields: RecordFields
     body: str | None = None
     doc_id: str | None = None
+    original: Original | None = None
 
 
 class BulkCreateArgs(RoutedArguments, frozen=True):
@@ -77,7 +83,10 @@ class BulkCreateArgs(RoutedArguments, frozen=True):
 class BulkUpdateItem(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel", omit_defaults=True
 ):
-    """One item of `maad_bulk_update`, with the rules of `maad_update`."""
+    """One item of `maad_bulk_update`, with the rules of `maad_update`.
+
+    `original` replaces the whole record (ours).
+    """
 
     doc_id: str
     fields: RecordFields = UNSET
@@ -86,6 +95,7 @@ class BulkUpdateItem(
     append_body: str | None = None
     expected_version: Version | None = None
     expected_hash: str | None = None
+    original: str | None = None
 
 
 class BulkUpdateArgs(RoutedArguments, frozen=True):

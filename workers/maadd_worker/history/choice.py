@@ -15,7 +15,7 @@ def choose_store(git_dir: GitDir, journal: Journal | None) -> tuple[Store, str |
     Raises GitFailure for a repository that cannot be opened.
     """
     config = read_local_config(git_dir)
-    reason = _wants_program(config)
+    reason = program_reason(config)
     if reason is None:
         return Libgit2Store.open(git_dir, config, journal), None
     return (
@@ -24,7 +24,8 @@ def choose_store(git_dir: GitDir, journal: Journal | None) -> tuple[Store, str |
     )
 
 
-def _wants_program(config: LocalConfig) -> str | None:
+def program_reason(config: LocalConfig) -> str | None:
+    """Why the git program has to make the commits of a repository; None when it has not."""
     if config.sign:
         return "the repository's configuration asks for signed commits (commit.gpgsign)"
     if config.hooks:

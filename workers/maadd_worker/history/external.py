@@ -22,7 +22,8 @@ _QUIET_S = 1.0
 _UNDERWAY_S = 5.0
 """How often to look whether a merge or rebase has ended."""
 
-_UNDERWAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
+UNDERWAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
+"""What lies in a Git directory while a person is in the middle of something."""
 
 
 class EditedFile(msgspec.Struct, frozen=True):
@@ -80,7 +81,7 @@ class ExternalEdits:
             return True
         if git_dir is None:
             return False
-        return any(os.path.lexists(os.path.join(git_dir.path, name)) for name in _UNDERWAY)
+        return any(os.path.lexists(os.path.join(git_dir.path, name)) for name in UNDERWAY)
 
 
 def _request(edits: list[EditedFile]) -> CommitRequest:

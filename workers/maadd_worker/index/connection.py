@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from urllib.parse import quote
 
 import apsw
@@ -57,6 +58,16 @@ def open_immutable(path: str) -> apsw.Connection:
     uri = f"file:{quote(path)}?mode=ro&immutable=1"
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     return apsw.Connection(uri, flags=flags, statementcachesize=STATEMENT_CACHE)
+
+
+def open_for_look(path: str) -> apsw.Connection:
+    """A reading connection that leaves nothing behind, whether or not somebody writes the file.
+
+    Only a log that is there already is read with the file. Raises apsw.Error.
+    """
+    log = f"{path}-wal"
+    in_use = os.path.exists(log) and os.path.getsize(log) > 0
+    return open_reader(path) if in_use else open_immutable(path)
 
 
 def backend_error(error: Exception, doing: str) -> MaadError:

@@ -70,15 +70,19 @@ def _heading_patterns(files: Sequence[ScannedFile]) -> list[dict[str, Any]]:
     ]
 
 
-def _families(files: Sequence[ScannedFile], directory: str | None) -> list[dict[str, Any]]:
-    """Files with frontmatter that have the same fields, at least two of them; largest first."""
+def same_fields(files: Sequence[ScannedFile]) -> list[tuple[tuple[str, ...], list[ScannedFile]]]:
+    """Files with frontmatter by the set of their fields, identity apart; most files first."""
     groups: dict[tuple[str, ...], list[ScannedFile]] = {}
     for file in files:
         if file.fields is not None:
             own = tuple(sorted(set(file.fields) - set(IDENTITY_KEYS)))
             groups.setdefault(own, []).append(file)
-    families = [(fields, members) for fields, members in groups.items() if len(members) > 1]
-    families.sort(key=lambda family: (-len(family[1]), family[1][0].path))
+    return sorted(groups.items(), key=lambda family: (-len(family[1]), family[1][0].path))
+
+
+def _families(files: Sequence[ScannedFile], directory: str | None) -> list[dict[str, Any]]:
+    """Files with frontmatter that have the same fields, at least two of them; largest first."""
+    families = [family for family in same_fields(files) if len(family[1]) > 1]
     return [
         {
             "name": _family_name(members, directory) or f"family-{number}",

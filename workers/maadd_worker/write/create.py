@@ -11,7 +11,7 @@ from maadd.protocol.arguments import CreateArgs
 from maadd.protocol.errors import MaadError, MaadErrors
 from maadd_worker.history.outcome import CommitIdentity, CommitRequest
 from maadd_worker.index.store import DocumentRow
-from maadd_worker.markdown.serializer import order_keys, serialize_record
+from maadd_worker.markdown.serializer import order_keys, rewrite_record, serialize_record
 from maadd_worker.markdown.template import render_template
 from maadd_worker.markdown.text import js_text
 from maadd_worker.outcome import Advice
@@ -28,11 +28,12 @@ from maadd_worker.write.context import (
     report_errors,
     report_view,
 )
-from maadd_worker.write.fields import missing_refs, parse_fields
+from maadd_worker.write.fields import missing_refs, original_bytes, parse_fields
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A new record that has its id and nothing else checked."""
+    """A new record that has its id and nothing else checked; `original` is the file whose
+    text it keeps."""
 
     entry: TypeEntry
     schema: Schema
@@ -40,6 +41,7 @@ class Draft(msgspec.Struct, frozen=True):
     body: str | None
     doc_id: str
     generated: bool
+    original: str | None = None
 
 
 def plan_create(
@@ -89,12 +91,7 @@ def plan_draft(
     report = validate(schema, context.model, frontmatter, "write")
     if not report.valid:
         raise MaadErrors(report_errors(report))
-    body = draft.body
-    if body is None and schema.template:
-        body = render_template(schema.template, frontmatter)
-    data = serialize_record(
-        frontmatter, order_keys(frontmatter, schema.required, list(schema.fields)), body
-    )
+    data = _bytes(draft, path, frontmatter)
     _refuse_on_disk(context, entry, doc_id, draft.generated)
     parsed = preflight(context, doc_id, path, data)
 
@@ -142,6 +139,17 @@ def plan_draft(
         warnings=warnings,
         changed_fields=tuple(fields),
     )
+
+
+def _bytes(draft: Draft, path: str, frontmatter: dict[str, Any]) -> bytes:
+    schema = draft.schema
+    order = order_keys(frontmatter, schema.required, list(schema.fields))
+    if draft.original is not None:
+        return rewrite_record(original_bytes(draft.original), path, frontmatter, order, body=None)
+    body = draft.body
+    if body is None and schema.template:
+        body = render_template(schema.template, frontmatter)
+    return serialize_record(frontmatter, order, body)
 
 
 def _choose_id(

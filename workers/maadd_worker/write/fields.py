@@ -48,6 +48,12 @@ def parse_fields(value: object) -> dict[str, Any]:
     return dict(value)
 
 
+def original_bytes(text: str) -> bytes:
+    """The bytes of a file that a caller sent as text; half characters are left to the parser,
+    which refuses them with their place."""
+    return text.encode("utf-8", "surrogatepass")
+
+
 def changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Keys whose value differs, in the order of `after`, then removed ones."""
     changed = [

@@ -26,7 +26,13 @@ from maadd_worker.write.context import (
     report_errors,
     report_view,
 )
-from maadd_worker.write.fields import IDENTITY_KEYS, changed_keys, missing_refs, parse_fields
+from maadd_worker.write.fields import (
+    IDENTITY_KEYS,
+    changed_keys,
+    missing_refs,
+    original_bytes,
+    parse_fields,
+)
 from maadd_worker.write.stored import (
     StoredRecord,
     check_expectations,
@@ -41,8 +47,12 @@ def plan_update(
     args: UpdateArgs,
     identity: CommitIdentity | None,
     claimed: set[str],
+    original: str | None = None,
 ) -> Plan:
     """Check an update and make its plan; nothing is written.
+
+    `original` is the text of a file that the record is to become, with the fields of the call
+    and no others.
 
     Raises, in this order: INVALID_FIELDS, FILE_NOT_FOUND, VERSION_CONFLICT, SCHEMA_NOT_FOUND,
     PATH_OUTSIDE_PROJECT, FILE_READ_ERROR, PARSE_ERROR, FRONTMATTER_GUARD, VALIDATION_FAILED.
@@ -53,13 +63,19 @@ def plan_update(
             "body replaces the text and appendBody adds to it; send one of them",
             {"field": "appendBody"},
         )
+    if original is not None:
+        _refuse_parts(args)
     row, content = current_row(context, args.doc_id)
     check_expectations(row, args.expected_version, args.expected_hash)
     schema = context.model.schema(row.doc_type)
     stored = load_stored(context, row, content)
     fields = parse_fields(args.fields) if args.fields is not UNSET else {}
     unset = tuple(args.unset_fields or ())
-    merged = _merge(stored, schema, fields, unset)
+    if original is None:
+        merged = _merge(stored, schema, fields, unset)
+    else:
+        merged = {key: stored.frontmatter.get(key) for key in IDENTITY_KEYS} | fields
+        merged["schema"] = schema.ref
     changed = changed_keys(stored.frontmatter, merged)
     _guard_required(schema, stored.frontmatter, merged)
     report = validate(schema, context.model, merged, "write", changed)
@@ -70,9 +86,9 @@ def plan_update(
 
     touches_body = args.body is not None or args.append_body is not None
     data, parsed = stored.data, None
-    if changed or touches_body:
+    if changed or touches_body or original is not None:
         data = rewrite_record(
-            stored.data,
+            stored.data if original is None else original_bytes(original),
             row.file_path,
             merged,
             order_keys(merged, schema.required, list(schema.fields)),
@@ -104,6 +120,18 @@ def _merge(
     for name in unset:
         merged.pop(name, None)
     return merged
+
+
+def _refuse_parts(args: UpdateArgs) -> None:
+    """A whole text leaves no room for changes of parts."""
+    given = {"body": args.body, "appendBody": args.append_body, "unsetFields": args.unset_fields}
+    for name, value in given.items():
+        if value:
+            raise MaadError(
+                "INVALID_FIELDS",
+                f"original replaces the whole record; send it without {name}",
+                {"field": name},
+            )
 
 
 def _guard_required(schema: Schema, before: dict[str, Any], after: dict[str, Any]) -> None:
@@ -176,5 +204,8 @@ def _plan(
         warnings=warnings,
         changed_fields=changed,
         previous_version=row.version,
-        notify=bool(changed) or args.body is not None or args.append_body is not None,
+        notify=bool(changed)
+        or change is not None
+        or args.body is not None
+        or args.append_body is not None,
     )

@@ -18,6 +18,8 @@ from maadd.protocol.arguments import (
 )
 from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 from maadd_worker.history.outcome import CommitIdentity
+from maadd_worker.markdown.body import current_body
+from maadd_worker.markdown.frontmatter import split_file
 from maadd_worker.outcome import Advice
 from maadd_worker.write.admission import Admission
 from maadd_worker.write.bulk.readback import Submitted, verify
@@ -32,7 +34,7 @@ from maadd_worker.write.bulk.run import (
 )
 from maadd_worker.write.context import Plan, WriteContext
 from maadd_worker.write.create import draft_create, plan_draft, refuse_claimed
-from maadd_worker.write.fields import parse_fields
+from maadd_worker.write.fields import original_bytes, parse_fields
 from maadd_worker.write.update import plan_update
 
 _Submission = Callable[[ItemEnd, str], Submitted]
@@ -46,7 +48,8 @@ def bulk_create(
 
     def submission(end: ItemEnd, doc_type: str) -> Submitted:
         record = args.records[end.index]
-        return Submitted(end.doc_id or "", doc_type, parse_fields(record.fields), record.body)
+        body = record.body if record.original is None else _body_of(record.original)
+        return Submitted(end.doc_id or "", doc_type, parse_fields(record.fields), body)
 
     return BulkWork(
         new_mark("bulk", "created", atomic=args.atomic),
@@ -66,7 +69,8 @@ def bulk_update(
         fields: dict[str, Any] = dict.fromkeys(item.unset_fields)
         if item.fields is not UNSET:
             fields |= parse_fields(item.fields)
-        return Submitted(item.doc_id, doc_type, fields, item.body, item.append_body)
+        body = item.body if item.original is None else _body_of(item.original)
+        return Submitted(item.doc_id, doc_type, fields, body, item.append_body)
 
     return BulkWork(
         new_mark("bulk", "updated"),
@@ -131,6 +135,8 @@ def _create_item(
         try:
             admission.refuse_broken(record.doc_type)
             draft = draft_create(context, args, claimed)
+            if record.original is not None:
+                draft = msgspec.structs.replace(draft, original=_without_body(record))
             doc_id = draft.doc_id
             refuse_claimed(context, draft, claimed)
             return plan_draft(context, draft, identity, claimed)
@@ -155,9 +161,23 @@ def _update_item(
 
     def make(claimed: set[str]) -> Plan:
         admission.refuse_broken_record(item.doc_id)
-        return plan_update(admission.context, args, identity, claimed)
+        return plan_update(admission.context, args, identity, claimed, item.original)
 
     return Item(lambda claimed: planned(item.doc_id, lambda: make(claimed)), after=item.doc_id)
+
+
+def _without_body(record: BulkCreateRecord) -> str | None:
+    if record.body is not None:
+        raise MaadError(
+            "INVALID_FIELDS",
+            "original holds a body already; send it without body",
+            {"field": "body"},
+        )
+    return record.original
+
+
+def _body_of(original: str) -> str:
+    return current_body(split_file(original_bytes(original), ""))
 
 
 def _report(

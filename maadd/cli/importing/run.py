@@ -1,0 +1,238 @@
+"""Carrying out a plan: model files, then the records in bulk calls, noted as they are stored."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from maadd.cli.oneshot import OneShot
+from maadd.protocol.errors import MaadError, MaadErrors, errors_of
+from maadd_worker.disk.root import ProjectRoot
+from maadd_worker.imports.existing import look_for
+from maadd_worker.imports.ledger import Done, Ledger
+from maadd_worker.imports.plan import ImportPlan
+from maadd_worker.imports.prepare import Prepared, Record, original_text
+from maadd_worker.imports.source import Misfit, Source, misfit_of
+from maadd_worker.schema.model import Model
+
+_CHUNK_RECORDS = 1000
+_CHUNK_CHARACTERS = 8_000_000
+"""One call is one commit: most imports are one, and none holds the writer for minutes."""
+
+_EDITED = "merge the two by hand"
+_OCCUPIED = "give the item another id under `ids` in the plan"
+
+
+class Import(msgspec.Struct, frozen=True):
+    """An import that is ready to run: what, where to, and what was done of it before."""
+
+    source: Source
+    plan: ImportPlan
+    prepared: Prepared
+    model: Model
+    ledger: Ledger
+
+    def key(self, record: Record) -> str:
+        """The name of an item in the ledger: rows of a table may move, their ids do not."""
+        return record.item.key if self.source.kind == "markdown" else record.doc_id
+
+
+class Result(msgspec.Struct):
+    """What a run did. `found` were there already as they should be; `changed` differ at the
+    source from what was imported, `gone` are no longer there; `deleted` changed too, but their
+    records were deleted here."""
+
+    created: int = 0
+    updated: int = 0
+    unchanged: int = 0
+    found: int = 0
+    changed: list[str] = []
+    gone: list[str] = []
+    deleted: list[str] = []
+    left_out: list[Misfit] = []
+    commit_failures: list[str] = []
+
+
+class Work(msgspec.Struct, frozen=True):
+    """What is to be done: records to create, and to update with the state they had."""
+
+    create: tuple[Record, ...]
+    update: tuple[tuple[Record, Done], ...]
+
+
+def sort_out(one: Import, root: ProjectRoot, result: Result, *, update: bool) -> Work:
+    """Compare the records with what was done before and with what lies in the project."""
+    done = one.ledger.done()
+    create: list[Record] = []
+    updates: list[tuple[Record, Done]] = []
+    adopted: list[Done] = []
+    for record in one.prepared.records:
+        before = done.get(one.key(record))
+        if before is not None:
+            if before.digest == record.item.digest:
+                result.unchanged += 1
+            elif update:
+                updates.append((record, before))
+            else:
+                result.changed.append(record.item.key)
+            continue
+        try:
+            found = look_for(root, one.model, record, partial(_original, one, record))
+        except MaadError as error:
+            result.left_out.append(misfit_of(record.item.key, error))
+            continue
+        if found is None:
+            create.append(record)
+        elif found.state == "same":
+            result.found += 1
+            adopted.append(_done(one, record, found.content_hash))
+        else:
+            reason = f"{found.path} is there already and says something else"
+            result.left_out.append(Misfit(record.item.key, reason, _OCCUPIED))
+    one.ledger.add(adopted)
+    present = {one.key(record) for record in one.prepared.records}
+    present.update(misfit.source for misfit in one.prepared.misfits)
+    result.gone = sorted(key for key in done if key not in present)
+    return Work(tuple(create), tuple(updates))
+
+
+def carry_out(
+    one: Import, work: Work, project: OneShot, result: Result, progress: Callable[[int], None]
+) -> None:
+    """Write the records; each chunk is one commit and is noted before the next one begins.
+
+    `progress` is told how many records are dealt with. Raises MaadErrors when a whole call
+    fails: what was stored before it stays stored and noted.
+    """
+    through = 0
+    for records in _chunks(one, work.create):
+        made = [(record, call) for record in records if (call := _creation(one, record, result))]
+        for data, part in _calls(project, "maad_bulk_create", "records", made):
+            result.created += _take(one, data, part, result, _OCCUPIED)
+        through += len(records)
+        progress(through)
+    before = {record.doc_id: done for record, done in work.update}
+    for records in _chunks(one, [record for record, _ in work.update]):
+        made = [
+            (record, call)
+            for record in records
+            if (call := _renewal(one, record, before[record.doc_id], result))
+        ]
+        for data, part in _calls(project, "maad_bulk_update", "updates", made):
+            result.updated += _take(one, data, part, result, _EDITED)
+        through += len(records)
+        progress(through)
+
+
+def _chunks(one: Import, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+    """Records for one call each: bounded in number, and in the size of what they came from."""
+    chunk: list[Record] = []
+    size = 0
+    for record in records:
+        chunk.append(record)
+        size += record.item.size
+        if len(chunk) == _CHUNK_RECORDS or size >= _CHUNK_CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+_Call = tuple[Record, dict[str, Any]]
+
+
+def _calls(
+    project: OneShot, tool: str, member: str, made: Sequence[_Call]
+) -> Iterator[tuple[dict[str, Any], Sequence[_Call]]]:
+    """The answers of a bulk tool; smaller calls where the project takes only so many items."""
+    if not made:
+        return
+    limit = len(made)
+    try:
+        yield project.call(tool, {member: [call for _, call in made]}), made
+        return
+    except MaadErrors as failure:
+        [*errors] = errors_of(failure)
+        limits = [error.details for error in errors if error.code == "BULK_LIMIT_EXCEEDED"]
+        if not limits or limits[0] is None or limits[0]["limit"] >= limit:
+            raise
+        limit = limits[0]["limit"]
+    for start in range(0, len(made), limit):
+        part = made[start : start + limit]
+        yield project.call(tool, {member: [call for _, call in part]}), part
+
+
+def _creation(one: Import, record: Record, result: Result) -> dict[str, Any] | None:
+    call = {"docType": record.doc_type, "docId": record.doc_id, "fields": record.fields}
+    return _with_text(one, record, call, result)
+
+
+def _renewal(one: Import, record: Record, before: Done, result: Result) -> dict[str, Any] | None:
+    call: dict[str, Any] = {
+        "docId": before.doc_id,
+        "fields": record.fields,
+        "expectedHash": before.content_hash,
+    }
+    if one.source.kind != "markdown":
+        schema = one.model.schema(record.doc_type)
+        absent = [name for name in schema.fields if name not in record.fields]
+        call["unsetFields"] = [name for name in absent if name not in schema.required]
+    return _with_text(one, record, call, result)
+
+
+def _with_text(
+    one: Import, record: Record, call: dict[str, Any], result: Result
+) -> dict[str, Any] | None:
+    """The call with the text of the item; None when that can no longer be read."""
+    try:
+        original = _original(one, record)
+    except MaadError as error:
+        result.left_out.append(misfit_of(record.item.key, error))
+        return None
+    if original is not None:
+        call["original"] = original
+    elif one.source.kind == "markdown":
+        call["body"] = ""
+    elif record.body is not None:
+        call["body"] = record.body
+    return call
+
+
+def _original(one: Import, record: Record) -> str | None:
+    """The text of a Markdown file; None for rows, and for a file without a byte."""
+    if one.source.kind != "markdown" or record.item.empty:
+        return None
+    return original_text(record, one.source, one.plan, one.prepared.assigned.targets)
+
+
+def _take(
+    one: Import, data: Mapping[str, Any], part: Sequence[_Call], result: Result, advice: str
+) -> int:
+    """Note what a call has stored, and why it has not stored the rest."""
+    stored = [
+        _done(one, part[entry["index"]][0], entry["contentHash"]) for entry in data["succeeded"]
+    ]
+    one.ledger.add(stored)
+    for entry in data["failed"]:
+        record = part[entry["index"]][0]
+        if entry["code"] == "FILE_NOT_FOUND":
+            result.deleted.append(record.item.key)
+            continue
+        reason = entry["error"].partition(": ")[2]
+        if entry["code"] == "VERSION_CONFLICT":
+            reason = f"{record.doc_id} was edited here since it was imported"
+        result.left_out.append(Misfit(record.item.key, reason, advice, record.item.line))
+    for mismatch in data["verification"]["mismatches"]:
+        reason = f"{mismatch['field']} of {mismatch['docId']} does not read back as written"
+        result.left_out.append(Misfit(mismatch["docId"], reason, "compare the two by hand"))
+    with contextlib.suppress(KeyError):
+        result.commit_failures.append(data["commitFailure"]["message"])
+    return len(stored)
+
+
+def _done(one: Import, record: Record, content_hash: str) -> Done:
+    return Done(one.key(record), record.item.digest, record.doc_id, content_hash)

@@ -1,0 +1,112 @@
+"""What an import has done so far: it can be interrupted, and be run again (ours).
+
+`_import/.state/<name>-<digest>/` holds the plan and one line of JSON for each record. Without it
+nothing is lost: records that are there already, as they would be written, count as imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from maadd.protocol.errors import MaadError
+
+STATE_FOLDER = "_import/.state"
+
+_PLAN = "plan.yaml"
+_DONE = "done.jsonl"
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Done(msgspec.Struct, frozen=True, rename="camel"):
+    """One imported item: its digest then, its record, and the content hash of that then."""
+
+    key: str
+    digest: str
+    doc_id: str
+    content_hash: str
+
+
+_decoder = msgspec.json.Decoder(Done)
+
+
+class Ledger:
+    """The state of the import of one source into one project."""
+
+    def __init__(self, root: str, source: str, name: str) -> None:
+        digest = hashlib.sha256(os.fsencode(source)).hexdigest()[:8]
+        short = _NO_NAME.sub("-", name).strip("-.") or "source"
+        self.folder = os.path.join(root, STATE_FOLDER, f"{short}-{digest}")
+        self._done: dict[str, Done] | None = None
+
+    def plan(self) -> str | None:
+        """The text of the plan that the import was begun with."""
+        try:
+            with open(os.path.join(self.folder, _PLAN), encoding="utf-8") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as failure:
+            raise self._failed("read", failure) from None
+
+    def keep_plan(self, text: str) -> None:
+        """Begin, or go on under another plan; WRITE_ERROR."""
+        path = os.path.join(self.folder, _PLAN)
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+            with open(f"{path}.new", "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(f"{path}.new", path)
+        except OSError as failure:
+            raise self._failed("written", failure) from None
+
+    def done(self) -> dict[str, Done]:
+        """The imported items by key; of an item that was updated the last state counts."""
+        if self._done is None:
+            self._done = {one.key: one for one in self._lines()}
+        return self._done
+
+    def add(self, done: Iterable[Done]) -> None:
+        """Note items once their records are stored; WRITE_ERROR."""
+        entries = list(done)
+        if not entries:
+            return
+        # A line feed first: the last line may have been cut short by a crash.
+        text = b"\n" + b"".join(msgspec.json.encode(one) + b"\n" for one in entries)
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+            with open(os.path.join(self.folder, _DONE), "ab") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as failure:
+            raise self._failed("written", failure) from None
+        self.done().update((one.key, one) for one in entries)
+
+    def _lines(self) -> Iterable[Done]:
+        try:
+            with open(os.path.join(self.folder, _DONE), "rb") as file:
+                lines = file.read().split(b"\n")
+        except FileNotFoundError:
+            return
+        except OSError as failure:
+            raise self._failed("read", failure) from None
+        for line in lines:
+            try:
+                yield _decoder.decode(line)
+            except msgspec.DecodeError:
+                # A line that a crash cut short: its record counts by what lies in the project.
+                continue
+
+    def _failed(self, what: str, failure: OSError) -> MaadError:
+        code = "WRITE_ERROR" if what == "written" else "FILE_READ_ERROR"
+        why = os.strerror(failure.errno or 0)
+        return MaadError(
+            code, f"{self.folder} cannot be {what}: {why}; check the permissions of _import/"
+        )
