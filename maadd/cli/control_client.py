@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -28,6 +29,9 @@ from maadd.protocol.messages import Call, CallProgress, Cancel, Cancelled, Reply
 
 _LAST_WORD_S = 2.0
 """Wait for what became of a call that the person interrupted."""
+
+_GLANCE_S = 0.5
+"""A signal that comes right before the wait for a message does not end that wait."""
 
 OnProgress = Callable[[CallProgress], None]
 
@@ -54,6 +58,7 @@ class ControlConnection:
 
     def __init__(self, endpoint: str, wait_s: float = HANDSHAKE_S) -> None:
         """Raises Unreachable, after `wait_s` at the latest."""
+        self._wait_s: float | None = None
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(wait_s)
         try:
@@ -67,19 +72,20 @@ class ControlConnection:
 
     def ask(self, request: Request, wait_s: float | None = HANDSHAKE_S) -> Answer:
         """The answer to the first message. Raises Unreachable, and MaadErrors when refused."""
-        self._socket.settimeout(wait_s)
+        self._wait_s = wait_s
         try:
             self.send(encode(request))
             answer = decode_answer(self.receive())
         except (OSError, msgspec.MsgspecError) as error:
             raise Unreachable(f"its control socket gives no answer ({error})") from None
-        self._socket.settimeout(None)
+        self._wait_s = None
         if isinstance(answer, Refused):
             raise MaadErrors([error_from_wire(error) for error in answer.errors])
         return answer
 
     def send(self, message: bytes) -> None:
         """An OSError means that the message did not go out as a whole."""
+        self._socket.settimeout(self._wait_s)
         self._socket.sendall(message)
 
     def receive(self) -> bytes:
@@ -91,7 +97,7 @@ class ControlConnection:
 
     def wait_at_most(self, seconds: float) -> None:
         """For each `receive` from now on; TimeoutError, which is an OSError."""
-        self._socket.settimeout(seconds)
+        self._wait_s = seconds
 
     def close(self) -> None:
         """Further calls do nothing."""
@@ -99,13 +105,24 @@ class ControlConnection:
 
     def _read(self, size: int) -> bytes:
         parts: list[bytes] = []
+        give_up = None if self._wait_s is None else time.monotonic() + self._wait_s
         while size:
-            part = self._socket.recv(min(size, 1_048_576))
+            part = self._receive_some(min(size, 1_048_576), give_up)
             if not part:
                 raise ConnectionError("the connection has ended")
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
+
+    def _receive_some(self, size: int, give_up: float | None) -> bytes:
+        while True:
+            left = _GLANCE_S if give_up is None else min(_GLANCE_S, give_up - time.monotonic())
+            self._socket.settimeout(max(left, 0.001))
+            try:
+                return self._socket.recv(size)
+            except TimeoutError:
+                if give_up is not None and time.monotonic() >= give_up:
+                    raise
 
 
 class OwnedProject:
