@@ -56,7 +56,7 @@ def semantic_search_command(
     data = call_tool("maad_semantic_search", given(args))
     results = data["results"]
     if wants_json(as_json):
-        print_json(results)
+        print_json(data)
         return
     columns = {"id": "docId", "type": "docType", "block": "heading", "text": "snippet"}
     print_list([hit | {"snippet": " ".join(hit["snippet"].split())} for hit in results], columns)

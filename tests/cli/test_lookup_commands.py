@@ -62,10 +62,11 @@ def test_records_by_what_their_bodies_say(run: Any, environment: dict[str, str])
     assert (
         run("create", "note", "--id", "nt-x", "--field", "title=X", "--body", "a valve").code == 0
     )
-    assert [one["docId"] for one in run("semantic-search", "valve").json] == ["nt-x"]
-    assert run("semantic-search", "valve", "--filter", "title=Y").json == []
+    assert [one["docId"] for one in run("semantic-search", "valve").json["results"]] == ["nt-x"]
+    assert run("semantic-search", "valve", "--filter", "title=Y").json["results"] == []
     assert (
-        run("semantic-search", "valve", "--mode", "hybrid", "--limit=1").json[0]["docId"] == "nt-x"
+        run("semantic-search", "valve", "--mode", "hybrid", "--limit=1").json["results"][0]["docId"]
+        == "nt-x"
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maadd_worker.semantic.words import indexed_form, match_text, plain_form
+from maadd_worker.semantic.words import MOST_WORDS, indexed_form, match_text, plain_form
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,14 @@ from maadd_worker.semantic.words import indexed_form, match_text, plain_form
 )
 def test_any_word_of_the_query_is_looked_for(query: str, expression: str) -> None:
     assert match_text(query) == expression
+
+
+def test_a_repeated_word_is_looked_for_once_and_a_long_query_by_its_longest_words() -> None:
+    assert match_text("gas Gas GAS valve " * 200) == '"gas" OR "valve"'
+    query = " ".join(["the", *(f"word{number:04}" for number in range(2000))])
+    words = match_text(query).split(" OR ")
+    assert len(words) == MOST_WORDS
+    assert '"the"' not in words
 
 
 def finds(text: str, query: str) -> bool:

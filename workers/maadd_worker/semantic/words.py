@@ -23,11 +23,24 @@ _PIECE = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _DOUBLED = re.compile(f"(.){_MARK}\\1", re.DOTALL)
 
 
+MOST_WORDS = 64
+"""Different words of a query that count: each costs a walk through its occurrences."""
+
+
 def match_text(query: str) -> str:
-    """The query as an FTS5 expression: any of its words; empty without a word."""
-    return " OR ".join(
-        _quoted(piece) for word in _WORD.findall(query) for piece in _PIECE.findall(word)
-    )
+    """The query as an FTS5 expression: any of its words; empty without a word.
+
+    Of a very long query the longest words count, which tell most.
+    """
+    words: dict[str, str] = {}
+    for word in _WORD.findall(query):
+        for piece in _PIECE.findall(word):
+            words.setdefault(piece.lower(), piece)
+    kept = list(words.values())
+    if len(kept) > MOST_WORDS:
+        longest = set(sorted(kept, key=len, reverse=True)[:MOST_WORDS])
+        kept = [word for word in kept if word in longest]
+    return " OR ".join(map(_quoted, kept))
 
 
 def indexed_form(text: str) -> str:

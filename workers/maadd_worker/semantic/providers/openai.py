@@ -6,6 +6,7 @@ import datetime as dt
 import email.utils
 import importlib.util
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,8 +28,11 @@ _NATIVE_DIMS = {
 }
 _SHORTENED = "text-embedding-3-"
 _TIMEOUT_S = 30.0
+_QUERY_TIMEOUT_S = 10.0
 _CONNECT_S = 10.0
 _SHOWN_BODY = 300
+_BYTES_PER_NUMBER = 64
+_BYTES_BESIDE = 65_536
 _REJECTIONS = (400, 413, 422)
 """Answers that say something about the texts; all others are about the service or the key."""
 
@@ -75,18 +79,36 @@ class OpenAIEmbedder:
         }
         if self._dimensions is not None:
             request["dimensions"] = self._dimensions
-        answer = self._post(request)
+        limit_s = _TIMEOUT_S if kind == "document" else _QUERY_TIMEOUT_S
+        cap = _BYTES_BESIDE + _BYTES_PER_NUMBER * self.dim * len(texts)
+        answer, body = self._post(request, limit_s, cap)
         if answer.status_code in _REJECTIONS:
-            raise TextRejected(self._refusal(answer))
+            raise TextRejected(self._refusal(answer, body))
         if not 200 <= answer.status_code < 300:
-            raise ProviderUnavailable(self._refusal(answer), _retry_after(answer.headers))
-        return self._vectors(answer.content, len(texts))
+            raise ProviderUnavailable(self._refusal(answer, body), _retry_after(answer.headers))
+        return self._vectors(body, len(texts))
 
-    def _post(self, request: dict[str, Any]) -> Any:
+    def _post(self, request: dict[str, Any], limit_s: float, cap: int) -> tuple[Any, bytes]:
+        """The answer and its body of at most `cap` bytes, all of it within `limit_s` seconds or
+        one silence of that length: an endpoint that trickles does not hold the caller."""
         import httpx
 
+        end = time.monotonic() + limit_s
+        timeout = httpx.Timeout(limit_s, connect=min(limit_s, _CONNECT_S))
+        parts: list[bytes] = []
+        size = 0
         try:
-            return self._connected().post(self._url, json=request)
+            with self._connected().stream(
+                "POST", self._url, json=request, timeout=timeout
+            ) as answer:
+                for part in answer.iter_bytes():
+                    size += len(part)
+                    if size > cap:
+                        raise ProviderUnavailable(f"an answer of more than {cap} bytes")
+                    if time.monotonic() > end:
+                        raise ProviderUnavailable(f"no whole answer within {limit_s:g} s")
+                    parts.append(part)
+                return answer, b"".join(parts)
         except httpx.HTTPError as error:
             # The text of these errors may hold the address, never a header or a body.
             raise ProviderUnavailable(f"no answer ({type(error).__name__})") from error
@@ -98,14 +120,13 @@ class OpenAIEmbedder:
             if self._client is None:
                 self._client = httpx.Client(
                     headers={"Authorization": f"Bearer {self._key}"},
-                    timeout=httpx.Timeout(_TIMEOUT_S, connect=_CONNECT_S),
                     limits=httpx.Limits(max_connections=2),
                 )
             return self._client
 
-    def _refusal(self, answer: Any) -> str:
-        body = answer.text[:_SHOWN_BODY].replace(self._key, "[redacted]")
-        return f"status {answer.status_code}: {body}"
+    def _refusal(self, answer: Any, body: bytes) -> str:
+        text = body.decode(errors="replace").replace(self._key, "[redacted]")
+        return f"status {answer.status_code}: {text[:_SHOWN_BODY]}"
 
     def _vectors(self, body: bytes, count: int) -> list[list[float]]:
         try:
