@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-JOBS ?= 2
+# Many tests wait for processes more than they compute.
+JOBS ?= 3
 
 .PHONY: demo test lint bench soak clean
 
