@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from maadd.protocol.canonical_json import sha256_hex
-from maadd.protocol.document_content import content_digest
+from maadd.protocol.document_content import stored_digest
 from maadd.protocol.errors import MaadError
 
 CONTRACT = "document-persistence-v1"
@@ -82,7 +82,7 @@ def _proven_digest(committed: Mapping[str, Any], doc_type: str, doc_id: str) -> 
     if (frontmatter.get("doc_id"), frontmatter.get("doc_type")) != (doc_id, doc_type):
         raise ReceiptError("the committed document has another identity")
     try:
-        digest = content_digest(doc_id, doc_type, frontmatter, body)
+        digest = stored_digest(doc_id, doc_type, frontmatter, body)
     except MaadError as failure:
         raise ReceiptError(failure.message) from failure
     if committed.get("contentDigest") != digest:

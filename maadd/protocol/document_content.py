@@ -22,16 +22,26 @@ def content_text(doc_id: str, doc_type: str, frontmatter: Mapping[str, Any], bod
 
     Raises what `canonical_json` raises.
     """
-    return (
-        f'{{"docId":{canonical_json(doc_id)},"docType":{canonical_json(doc_type)},'
-        f'"frontmatter":{canonical_json(dict(frontmatter))},'
-        f'"body":{canonical_json(normalized_body(body))}}}'
-    )
+    return _text(doc_id, doc_type, frontmatter, normalized_body(body))
 
 
 def content_digest(doc_id: str, doc_type: str, frontmatter: Mapping[str, Any], body: str) -> str:
     """The digest of a document: SHA-256 in hex over `content_text`."""
     return sha256_hex(content_text(doc_id, doc_type, frontmatter, body))
+
+
+def stored_digest(doc_id: str, doc_type: str, frontmatter: Mapping[str, Any], body: str) -> str:
+    """`content_digest` where `body` is a normalized one, as receipts hold it: to normalize it
+    again may change it (CR CR LF)."""
+    return sha256_hex(_text(doc_id, doc_type, frontmatter, body))
+
+
+def _text(doc_id: str, doc_type: str, frontmatter: Mapping[str, Any], body: str) -> str:
+    return (
+        f'{{"docId":{canonical_json(doc_id)},"docType":{canonical_json(doc_type)},'
+        f'"frontmatter":{canonical_json(dict(frontmatter))},'
+        f'"body":{canonical_json(body)}}}'
+    )
 
 
 def new_document_digest(

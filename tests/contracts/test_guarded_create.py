@@ -171,7 +171,15 @@ def test_what_the_writer_cannot_reproduce_is_named(open_host: OpenHost) -> None:
     deep = {"topic": "x", "extra": {"a": {"b": {"c": 1}}}}
     error = refused(host, host.request(fields=deep))
     assert error["code"] == "INVALID_FIELDS"
-    assert error["details"]["cause"] == "not_preserved"
+    assert error["details"] == {"cause": "not_preserved", "path": "extra"}
+    assert "record" not in error["message"]
+
+
+def test_a_refused_id_is_told_which_part_of_it_is_meant(open_host: OpenHost) -> None:
+    host = open_host("feed")
+    error = refused(host, host.request("a-.b"))
+    assert error["details"] == {"field": "docId", "cause": "INVALID_CHARS"}
+    assert "the part before the first dot" in error["message"]
 
 
 @pytest.mark.parametrize(

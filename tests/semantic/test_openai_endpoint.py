@@ -236,7 +236,7 @@ def test_the_place_of_a_request_without_an_end_is_free_again(endpoint: Endpoint)
 def test_a_flood_is_cut_off(endpoint: Endpoint) -> None:
     endpoint.endless = b" " * 8192
     embedder = endpoint.embedder()
-    with pytest.raises(ProviderUnavailable, match="more than 66656 bytes"):
+    with pytest.raises(ProviderUnavailable, match="more than 66752 bytes"):
         embedder.embed(["a"], "document")
     assert endpoint.given_up.acquire(timeout=10)
     endpoint.endless = None

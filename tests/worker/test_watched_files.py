@@ -392,25 +392,22 @@ def test_a_watch_that_breaks_is_made_again(watched: Any, monkeypatch: pytest.Mon
 
 def test_answers_say_when_changed_files_are_not_indexed_yet(watched: Any) -> None:
     project = watched(watch="off")
-    project.harness.engine._watching.findings.add(["ships/shp-a.md"], "event")
+    project.harness.engine._watching.findings.add(["ships/shp-a.md"], "seen")
     reply = project.harness.reply("maad_query", docType="ship")
     assert [one["code"] for one in reply.meta["warnings"]] == ["INDEX_BEHIND"]
     project.harness.settle()
     assert "warnings" not in (project.harness.reply("maad_query", docType="ship").meta or {})
 
 
-def test_the_watcher_waits_until_an_empty_index_is_filled(watched: Any) -> None:
-    project = watched(watch="off")
-    project.write("ships/shp-a.md", ship("shp-a", "Ada"))
-    project.harness.close()
-    for path in (project.root / "_backend").glob("maad.db*"):
-        path.unlink()
-    project = watched()
-    assert project.harness.error("maad_query", docType="ship")["code"] == "INDEX_EMPTY"
-    assert not project.health()["watcher"]["enabled"]
-    project.harness.ok("maad_reindex")
-    project.write("ships/shp-b.md", ship("shp-b", "Bo"))
-    project.until(lambda: project.names() == {"Ada", "Bo"})
+def test_the_watcher_waits_until_an_empty_index_is_filled(watched: Any, project: Path) -> None:
+    (project / "ships").mkdir()
+    (project / "ships/shp-a.md").write_text(ship("shp-a", "Ada"))
+    served = watched()
+    assert served.harness.error("maad_query", docType="ship")["code"] == "INDEX_EMPTY"
+    assert not served.health()["watcher"]["enabled"]
+    served.harness.ok("maad_reindex")
+    served.write("ships/shp-b.md", ship("shp-b", "Bo"))
+    served.until(lambda: served.names() == {"Ada", "Bo"})
 
 
 def test_a_file_too_large_to_read_keeps_its_row_and_is_not_read_again_and_again(
@@ -431,3 +428,54 @@ def test_a_file_too_large_to_read_keeps_its_row_and_is_not_read_again_and_again(
     with contextlib.closing(engine.open_reader()) as reader:
         found = survey(reader, engine._root, engine._plans(), engine._watching.findings.failed)
     assert "ships/shp-a.md" not in found.changed
+
+
+def test_a_record_that_git_takes_away_and_brings_back_keeps_its_version(watched: Any) -> None:
+    project = watched("audit")
+    git = project.harness.git
+    git("branch", "old")
+    project.harness.ok("maad_create", docType="ship", fields={"name": "Zoe"})
+    project.until(lambda: project.harness.engine._watching._watcher.covers("ships/x.md"))
+    doc_id = project.harness.ok("maad_create", docType="ship", fields={"name": "Ada"})["docId"]
+    project.harness.ok("maad_update", docId=doc_id, fields={"name": "Bo"})
+    project.harness.settle()
+    created = project.row(doc_id).created_at
+    git("checkout", "-q", "old")
+    project.until(lambda: project.row(doc_id) is None)
+    git("checkout", "-q", "-")
+    project.until(lambda: project.row(doc_id) is not None)
+    row = project.row(doc_id)
+    assert (row.version, row.created_at) == (2, created)
+
+
+def test_a_second_file_that_takes_an_id_over_is_a_newer_version_of_it(watched: Any) -> None:
+    project = watched()
+    doc_id = project.harness.ok("maad_create", docType="ship", fields={"name": "Ada"})["docId"]
+    project.write("ships/other.md", ship(doc_id, "Copy"))
+    project.until(
+        lambda: [a for a in project.health()["advisories"] if a["code"] == "DUPLICATE_DOC_ID"]
+    )
+    (project.root / f"ships/{doc_id}.md").unlink()
+    project.until(lambda: project.names() == {"Copy"})
+    stale = project.harness.error(
+        "maad_update", docId=doc_id, fields={"name": "x"}, expectedVersion=1
+    )
+    assert stale["code"] == "VERSION_CONFLICT"
+
+
+def test_nothing_is_created_in_place_of_a_folder_that_vanished(watched: Any) -> None:
+    project = watched()
+    doc_id = project.harness.ok("maad_create", docType="ship", fields={"name": "Ada"})["docId"]
+    (project.root / "ships").rename(project.root / "away")
+    # The folder was made and taken away before anybody watched it.
+    project.until(lambda: [a for a in project.health()["advisories"] if a["code"] == "ROWS_KEPT"])
+    error = project.harness.error("maad_create", docType="ship", fields={"name": "Bo"})
+    assert error["code"] == "WRITE_ERROR"
+    assert "prune" in error["message"]
+    twin = project.harness.error("maad_create", docType="ship", docId=doc_id, fields={"name": "B"})
+    assert twin["code"] == "WRITE_ERROR"
+    assert "prune" in project.harness.error("maad_delete", docId=doc_id)["message"]
+    (project.root / "away").rename(project.root / "ships")
+    project.harness.ok("maad_create", docType="ship", fields={"name": "Bo"})
+    project.until(lambda: project.names() == {"Ada", "Bo"})
+    assert project.row(doc_id).version == 1

@@ -462,6 +462,7 @@ class Engine:
         change = done.plan.change
         if change is not None:
             self._cache.forget(change.path)
+            self._watching.wrote(change.path)
             if change.kind in ("unlink", "forget"):
                 self._aftercare.owe_forgetting()
             if change.kind in ("unlink", "forget", "rename"):

@@ -87,6 +87,11 @@ class Watching:
         if self.findings.pending:
             self.wake()
 
+    def wrote(self, path: str) -> None:
+        """A file of our own: its folder may be one that nobody watches yet."""
+        if self._watcher is not None and not self._watcher.covers(path):
+            self._watcher.request_survey()
+
     def model_changed(self) -> None:
         """Other rows may be due now, and files that failed may be in order."""
         self.findings.forget_failures()

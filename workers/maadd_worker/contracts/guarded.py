@@ -27,6 +27,8 @@ from maadd_worker.contracts.safe_read import Check
 from maadd_worker.contracts.stored_document import StoredDocument, read_stored
 from maadd_worker.contracts.surroundings import Surroundings
 from maadd_worker.index.store import DocumentRow
+from maadd_worker.markdown.document import parse_document
+from maadd_worker.markdown.serializer import serialize_record
 from maadd_worker.schema.model import Model
 from maadd_worker.schema.schema import IDENTITY_KEYS
 from maadd_worker.write.context import Plan, WriteContext, commit_identity
@@ -168,7 +170,7 @@ def prepare(
     try:
         plan = plan_draft(context, draft, identity, set())
     except MaadError as failure:
-        raise _not_preserved_instead(failure) from failure
+        raise _not_preserved_instead(failure, args.fields) from failure
     assert plan.change is not None
     assert plan.change.data is not None
     stored = read_stored(plan.change.data, args.doc_id, args.doc_type, schema.ref)
@@ -241,23 +243,38 @@ def _inexact_integer(value: Any, path: str) -> str | None:
 
 
 def _check_doc_id(doc_id: str) -> None:
-    fault = doc_id_fault(doc_id) or doc_id_fault(doc_id.partition(".")[0])
+    fault, what = doc_id_fault(doc_id), f"docId {doc_id[:128]!a}"
+    if fault is None:
+        fault = doc_id_fault(doc_id.partition(".")[0])
+        what = f"the part before the first dot of {what}"
     if fault is not None:
         raise MaadError(
             "INVALID_FIELDS",
-            f"docId {doc_id[:128]!a} {describe_fault(fault)}",
+            f"{what} {describe_fault(fault)}",
             {"field": "docId", "cause": fault},
         )
 
 
-def _not_preserved_instead(failure: MaadError) -> MaadError:
+def _not_preserved_instead(failure: MaadError, fields: Mapping[str, Any]) -> MaadError:
     """The writer's refusal of a value as what it means here."""
-    if failure.code == "INVALID_FIELDS":
-        field = (failure.details or {}).get("field")
+    if failure.code != "INVALID_FIELDS" and failure.code not in _LOSSES:
+        return failure
+    field = (failure.details or {}).get("field")
+    if field is not None:
         return _not_preserved(field, failure.message)
-    if failure.code in _LOSSES:
-        return _not_preserved((failure.details or {}).get("field"), failure.message)
-    return failure
+    culprit = next((key for key, value in fields.items() if not _is_readable(key, value)), None)
+    if culprit is None:
+        return _not_preserved(None, failure.message)
+    return _not_preserved(culprit, "it would not read back; it may be nested too deep")
+
+
+def _is_readable(key: str, value: Any) -> bool:
+    """Whether the field alone can be written and read again."""
+    try:
+        parse_document(serialize_record({key: value}, [key], ""), key)
+    except (MaadError, MaadErrors):
+        return False
+    return True
 
 
 def _check_preserved(args: CreateGuardedArgs, schema_ref: str, stored: StoredDocument) -> None:

@@ -72,4 +72,7 @@ def open_for_look(path: str) -> apsw.Connection:
 
 def backend_error(error: Exception, doing: str) -> MaadError:
     """BACKEND_ERROR for an SQLite failure; `doing` completes "the index could not be ..."."""
-    return MaadError("BACKEND_ERROR", f"the index could not be {doing}: {error}")
+    advice = ""
+    if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
+        advice = "; it is damaged: stop the server, delete _backend/maad.db and run `maad reindex`"
+    return MaadError("BACKEND_ERROR", f"the index could not be {doing}: {error}{advice}")

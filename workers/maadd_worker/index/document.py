@@ -89,7 +89,7 @@ def store_document(
         _refuse_collision(root, previous, new.file_path)
     try:
         if replaced is not None:
-            writer.remove_document(replaced.doc_id)
+            writer.let_go(replaced.doc_id)
         row = writer.put_document(new, same_id)
     except apsw.InterruptError:
         raise

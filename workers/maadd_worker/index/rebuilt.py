@@ -36,17 +36,17 @@ def has_lost_rows(writer: IndexWriter) -> bool:
 
 
 def finish_rebuild(writer: IndexWriter, walks: Sequence[TypeWalk]) -> None:
-    """After a pass: drop what nobody claimed, and once, number the changes by their times.
+    """After the passes of a rebuild: drop what nobody claimed, number the changes by their times.
 
     What belongs to a type whose folder was not found in order waits for a better pass.
     """
     found = [walk.entry.name for walk in walks if walk.state == "found"]
     origin = writer.meta_get(REBUILT_KEY)
-    if origin is None and not writer.carrying:
+    if origin is None:
         return
     with writer.transaction():
         writer.forget_carried(found)
-        if origin is None or not found or any(walk.state == "broken" for walk in walks):
+        if not found or any(walk.state == "broken" for walk in walks):
             return
         if writer.connection.execute(_OUT_OF_ORDER).fetchone() is not None:
             writer.renumber_changes()

@@ -57,26 +57,38 @@ class Index:
 
         A load that was cut short is finished, so that what it stored can be read. A file of
         another layout, also one of the reference, is kept as `<path>.prev`; its
-        versions and times pass to the records as they are indexed again. Read-only creates
-        nothing and raises READ_ONLY for a file that cannot be served as it is. BACKEND_ERROR
-        for any other failure.
+        versions and times pass to the records as they are indexed again; so is a damaged one.
+        Read-only creates nothing and raises READ_ONLY for a file that cannot be served as it is.
+        BACKEND_ERROR for any other failure.
         """
         if read_only:
             _check_immutable(path)
             return cls(path, None)
         try:
-            created = not has_layout(path)
+            return cls._open(path, clock or _utc_now, damaged=False)
+        except apsw.CorruptError:
+            return cls._open(path, clock or _utc_now, damaged=True)
+
+    @classmethod
+    def _open(cls, path: str, clock: Clock, *, damaged: bool) -> Index:
+        """`open` for writing; a `damaged` file is set aside like one of another layout."""
+        try:
+            created = damaged or not has_layout(path)
             succeeds = created and set_aside(path)
             connection = open_writer(path)
         except (apsw.Error, OSError) as error:
+            if isinstance(error, apsw.CorruptError) and not damaged:
+                raise
             raise backend_error(error, "opened") from error
         try:
             carried = _create(connection, path, succeeds) if created else 0
-            writer = IndexWriter(connection, clock or _utc_now)
+            writer = IndexWriter(connection, clock)
             if writer.loading:
                 finish_load(writer)
         except apsw.Error as error:
             connection.close()
+            if isinstance(error, apsw.CorruptError) and not damaged:
+                raise
             raise backend_error(error, "created") from error
         return cls(path, writer, created=created, carried=carried)
 

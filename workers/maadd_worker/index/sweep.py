@@ -124,7 +124,7 @@ def sweep(
                     prunable.append(candidate.doc_id)
         if doomed:
             with writer.transaction():
-                rows = [writer.remove_document(doc_id) for doc_id in doomed]
+                rows = [writer.let_go(doc_id) for doc_id in doomed]
             pruned += len(doomed)
             removed([row for row in rows if row is not None])
         yield

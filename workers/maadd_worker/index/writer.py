@@ -20,7 +20,7 @@ from maadd_worker.index.content import (
     remove_content,
     replace_content,
 )
-from maadd_worker.index.counters import LIVE, TOMBSTONE, CounterDeltas
+from maadd_worker.index.counters import LIVE, TOMBSTONE, CounterDeltas, read_counters
 from maadd_worker.index.documents import (
     DocumentRow,
     FileIdentity,
@@ -134,6 +134,10 @@ class IndexWriter:
     def ids_with_prefix(self, prefix: str) -> list[str]:
         """Every id that starts with `prefix`, tombstones included."""
         return find_ids_with_prefix(self.connection, prefix)
+
+    def documents_of(self, doc_type: str) -> int:
+        """Live records of a type."""
+        return read_counters(self.connection).documents_by_type.get(doc_type, 0)
 
     def meta_get(self, key: str) -> str | None:
         """A value of `engine_meta`."""
@@ -276,6 +280,21 @@ class IndexWriter:
         execute(_NOTE_DELETION, (self._next_seq(), doc_id, row.doc_type, self.stamp()))
         return row
 
+    def let_go(self, doc_id: str) -> DocumentRow | None:
+        """`remove_document` for a record whose file somebody took away, by hand or with Git:
+        its version and times are kept for its return."""
+        row = self.remove_document(doc_id)
+        if row is not None and not row.deleted:
+            self.carry(
+                row.doc_id,
+                row.doc_type,
+                row.file_hash,
+                row.version,
+                row.updated_at,
+                row.created_at,
+            )
+        return row
+
     def tombstone(self, doc_id: str, new_path: str) -> DocumentRow:
         """Turn a live record into a tombstone at `new_path`; the version stays (spec 01 §11).
 
@@ -320,8 +339,10 @@ class IndexWriter:
         return row
 
     def trim_deletions(self) -> None:
-        """Drop the oldest logged deletions; a reader that is so far behind starts over."""
+        """Drop the oldest logged deletions, whose readers are so far behind that they start
+        over, and the oldest notes of `let_go`."""
         self.connection.execute(_TRIM_DELETIONS, (KEPT_DELETIONS - 1,))
+        self.connection.execute(_TRIM_CARRIED, (KEPT_DELETIONS,))
 
     def mark_unread(self, row: DocumentRow) -> None:
         """The file outgrew the size limit: its rows stay, flagged, until it can be read again."""
@@ -487,6 +508,10 @@ VALUES (?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (doc_id) DO UPDATE SET
     doc_type = excluded.doc_type, file_hash = excluded.file_hash, version = excluded.version,
     deleted = excluded.deleted, updated_at = excluded.updated_at, created_at = excluded.created_at
+"""
+_TRIM_CARRIED = """
+DELETE FROM carried WHERE doc_id IN
+    (SELECT doc_id FROM carried ORDER BY updated_at DESC, doc_id LIMIT -1 OFFSET ?)
 """
 _FORGET_CARRIED = "DELETE FROM carried WHERE doc_type IN (SELECT value FROM json_each(?))"
 # Numbers are unique at every step, so they pass through the negative ones.

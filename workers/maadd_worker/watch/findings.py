@@ -15,9 +15,12 @@ import msgspec
 from maadd.protocol.errors import MaadError
 from maadd_worker.index.documents import FileIdentity
 
-Evidence = Literal["event", "survey"]
-"""What says that a file may be gone: an event of this very file, or its absence from a folder
-that was read completely and holds others."""
+Evidence = Literal["seen", "absent", "deleted"]
+"""What a path was found by: a file that was there; the absence of one from a folder that was read
+completely and holds others; an event that told of its deletion. A file that was `seen` and is not
+there any more proves nothing."""
+
+_WEIGHT: dict[Evidence, int] = {"seen": 0, "absent": 1, "deleted": 2}
 
 _REMEMBERED_FAILURES = 1000
 
@@ -63,7 +66,7 @@ class Findings:
     def retry_duplicates(self) -> None:
         """A record is gone: another file may have its id now."""
         twins = [path for path, one in self.failures() if one.error.code == "DUPLICATE_DOC_ID"]
-        self.add(twins, "survey")
+        self.add(twins, "seen")
 
     def forget_failures(self) -> None:
         """Have every file looked at again."""
@@ -77,12 +80,12 @@ class Findings:
                 self._waiting.setdefault(finding.path, finding.evidence)
 
     def add(self, paths: Iterable[str], evidence: Evidence) -> bool:
-        """Add paths; whether there were any. An event outweighs a survey."""
+        """Add paths, each with its best evidence; whether there were new ones."""
         with self._lock:
             before = len(self._waiting)
             for path in paths:
-                if evidence == "event" or path not in self._waiting:
-                    self._waiting[path] = evidence
+                known = self._waiting.get(path, evidence)
+                self._waiting[path] = max(known, evidence, key=_WEIGHT.__getitem__)
             return len(self._waiting) > before
 
     def note_model_change(self) -> None:

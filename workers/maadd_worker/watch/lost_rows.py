@@ -36,4 +36,4 @@ def look_for_lost_rows(
         warn("survey_failed", error=f"{type(failure).__name__}: {failure}")
         return
     warn("index_incomplete", files=state.files, documents=state.documents)
-    findings.add(changed, "survey")
+    findings.add(changed, "seen")

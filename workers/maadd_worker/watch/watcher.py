@@ -82,6 +82,7 @@ class Watcher:
         self._kept: tuple[str, ...] = ()
         self._last_event_at: str | None = None
         self._overflows = 0
+        self._covered: tuple[str, ...] = ()
         self._missing: dict[str, float] = {}
         """Paths that an event of theirs told of and that are not there, with the time."""
         self._next_survey = 0.0
@@ -97,6 +98,10 @@ class Watcher:
         self._survey_wanted.set()
         if self._thread.is_alive():
             self._thread.join()
+
+    def covers(self, rel: str) -> bool:
+        """Whether a project-relative path lies in a watched folder."""
+        return rel.startswith(self._covered)
 
     def request_survey(self) -> None:
         """Have everything looked at soon: the model changed, or rows may be behind."""
@@ -138,6 +143,9 @@ class Watcher:
         """Follow the folders that there are now, until there are others."""
         places = watched_places(self._root, self._plans().model)
         folders = watched_folders(places)
+        self._covered = tuple(
+            f"{os.path.relpath(place.path, self._root.path)}/" for place in places
+        )
         try:
             notify = RustNotify(
                 [place.path for place in places] if folders is None else folders,
@@ -202,14 +210,15 @@ class Watcher:
             if warning not in self._kept:
                 self._warn("rows_kept", message=warning)
         self._kept = result.warnings
-        found = self._findings.add((*result.changed, *result.tombstones), "survey")
-        if self._findings.add(result.gone, "survey") or found:
+        found = self._findings.add((*result.changed, *result.tombstones), "seen")
+        if self._findings.add(result.gone, "absent") or found:
             self._wake()
 
     def _take_events(self, reader: IndexReader, events: set[tuple[int, str]]) -> bool:
         """Turn events into findings; whether folders were added."""
         model = self._plans().model
-        records: list[str] = []
+        records: set[str] = set()
+        deleted: set[str] = set()
         folders = added = False
         for change, path in events:
             rel = os.path.relpath(path, self._root.path)
@@ -218,7 +227,9 @@ class Watcher:
                 self._findings.note_model_change()
                 self._wake()
             elif kind == "record":
-                records.append(rel)
+                records.add(rel)
+                if change == Change.deleted:
+                    deleted.add(rel)
             elif kind == "folder":
                 came = change == Change.added and os.path.isdir(path)
                 folders |= came or change == Change.deleted
@@ -228,7 +239,7 @@ class Watcher:
         if len(events) > _LARGE_BURST:
             self._overflows += 1
             folders = True
-        if self._findings.add(self._foreign(reader, records), "event"):
+        if self._findings.add(self._foreign(reader, sorted(records), deleted), "seen"):
             self._wake()
         if folders:
             self._survey_wanted.set()
@@ -240,12 +251,13 @@ class Watcher:
         lost = [path for path, since in self._missing.items() if since <= long_ago]
         for path in lost:
             del self._missing[path]
-        if self._findings.add(lost, "event"):
+        if self._findings.add(lost, "deleted"):
             self._wake()
 
-    def _foreign(self, reader: IndexReader, paths: list[str]) -> list[str]:
+    def _foreign(self, reader: IndexReader, paths: list[str], deleted: set[str]) -> list[str]:
         """Those of the paths whose content the index does not hold: the program's own writes
-        come back as events too."""
+        come back as events too. Of those that are not there, only the `deleted` ones count: the
+        others went with their folder, which a survey judges."""
         known = find_documents_by_path(reader.connection, paths)
         model = self._plans().model
         foreign = []
@@ -256,10 +268,10 @@ class Watcher:
             try:
                 content = self._root.read(path, self._settings.max_doc_bytes or None)
             except MaadError:
-                if row is not None and not os.path.lexists(os.path.join(self._root.path, path)):
-                    self._missing.setdefault(path, time.monotonic())
-                else:
+                if os.path.lexists(os.path.join(self._root.path, path)):
                     foreign.append(path)
+                elif row is not None and path in deleted:
+                    self._missing.setdefault(path, time.monotonic())
                 continue
             if (row is None or row.file_hash != content_hash(content.data)) and is_walked(
                 self._root, path, model

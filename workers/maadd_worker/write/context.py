@@ -47,7 +47,11 @@ class WriteContext(msgspec.Struct, frozen=True):
             return self.root.read(row.file_path, self.settings.max_doc_bytes or None)
         except MaadError as error:
             if error.code == "FILE_READ_ERROR":
-                raise MaadError(error.code, error.message, {"docId": row.doc_id}) from error
+                advice = ""
+                if (error.details or {}).get("errno") == "ENOENT":
+                    advice = "; put the file back, or run maad_reindex with prune"
+                details = {"docId": row.doc_id}
+                raise MaadError(error.code, error.message + advice, details) from error
             raise
 
 

@@ -80,6 +80,7 @@ def plan_draft(
     entry, schema, fields, doc_id = draft.entry, draft.schema, draft.fields, draft.doc_id
     check_doc_id(doc_id)
     path = context.model.record_path(entry, doc_id)
+    _refuse_lost_folder(context, entry)
     _refuse_indexed(context, entry, doc_id, draft.generated)
 
     frontmatter: dict[str, Any] = {
@@ -198,6 +199,21 @@ def _refuse_on_disk(context: WriteContext, entry: TypeEntry, doc_id: str, genera
         raise _duplicate(context, entry, doc_id, generated, tombstone=True)
 
 
+def _refuse_lost_folder(context: WriteContext, entry: TypeEntry) -> None:
+    """WRITE_ERROR while the folder of a type is missing although the index holds its records: a
+    new folder would make the files of the old one look deleted."""
+    if context.root.exists(entry.path):
+        return
+    rows = context.writer.documents_of(entry.name)
+    if rows:
+        raise MaadError(
+            "WRITE_ERROR",
+            f"the folder {entry.path} is missing, while the index holds {rows} records of type "
+            f'"{entry.name}"; put it back, or run maad_reindex with prune if they are meant to go',
+            {"file": entry.path, "errno": "ENOENT"},
+        )
+
+
 def refuse_taken(context: WriteContext, entry: TypeEntry, doc_id: str) -> None:
     """DUPLICATE_DOC_ID when a record, a tombstone or a file has the id that the caller chose."""
     _refuse_indexed(context, entry, doc_id, generated=False)
@@ -233,7 +249,9 @@ def _duplicate(
     tombstone: bool,
     claimed: Collection[str] = (),
 ) -> MaadError:
-    on_disk = not claimed
+    on_disk = not claimed and (
+        _on_disk(context, entry, doc_id) or _tombstone_on_disk(context, entry, doc_id)
+    )
     details: dict[str, Any] = {"docId": doc_id, "tombstone": tombstone, "onDisk": on_disk}
     number = 2
     while _is_taken(context, entry, f"{doc_id}-{number}", claimed):

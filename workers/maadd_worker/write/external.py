@@ -111,16 +111,18 @@ def _remove(context: WriteContext, finding: Finding) -> ExternalChange | None:
         deleted_softly = False
     if deleted_softly:
         return ExternalChange("delete", context.writer.tombstone(row.doc_id, buried))
-    context.writer.remove_document(row.doc_id)
+    context.writer.let_go(row.doc_id)
     return ExternalChange("delete", row)
 
 
 def _means_something(root: ProjectRoot, finding: Finding) -> bool:
     """Whether the absence of a file tells that it was deleted.
 
-    A survey has judged the folder. For an event, the nearest folder that is there must be
-    readable: then the disk is mounted, and the event told of a deletion.
+    A survey has judged the folder of one that is `absent`. For one that an event told of, the
+    nearest folder that is there must be readable: then the disk is mounted.
     """
+    if finding.evidence == "seen":
+        return False
     try:
         if root.exists(finding.path):
             return False
