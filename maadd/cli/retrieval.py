@@ -54,10 +54,10 @@ def semantic_search_command(
         "k": limit,
     }
     data = call_tool("maad_semantic_search", given(args))
-    results = data["results"]
     if wants_json(as_json):
         print_json(data)
         return
+    results = data["results"]
     columns = {"id": "docId", "type": "docType", "block": "heading", "text": "snippet"}
     print_list([hit | {"snippet": " ".join(hit["snippet"].split())} for hit in results], columns)
     if "degraded" in data:

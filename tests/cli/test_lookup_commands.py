@@ -62,12 +62,14 @@ def test_records_by_what_their_bodies_say(run: Any, environment: dict[str, str])
     assert (
         run("create", "note", "--id", "nt-x", "--field", "title=X", "--body", "a valve").code == 0
     )
-    assert [one["docId"] for one in run("semantic-search", "valve").json["results"]] == ["nt-x"]
+    data = run("semantic-search", "valve").json
+    assert (data["mode"], data["total"]) == ("exact", 1)
+    assert [one["docId"] for one in data["results"]] == ["nt-x"]
     assert run("semantic-search", "valve", "--filter", "title=Y").json["results"] == []
-    assert (
-        run("semantic-search", "valve", "--mode", "hybrid", "--limit=1").json["results"][0]["docId"]
-        == "nt-x"
-    )
+    less = run("semantic-search", "valve", "--mode", "hybrid", "--limit=1", "--json").json
+    assert less["results"][0]["docId"] == "nt-x"
+    assert less["degraded"] == "no_vector_provider"
+    assert less["limitations"] == ["no_vector_provider", "embeddings_pending"]
 
 
 def test_related_records_in_either_direction(run: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from maadd_worker.semantic.calls import BoundedCalls
-from maadd_worker.semantic.providers.embedder import ProviderUnavailable, TextRejected
+from maadd_worker.semantic.providers.embedder import Kind, ProviderUnavailable, TextRejected
 from maadd_worker.semantic.providers.openai import OpenAIEmbedder
 
 KEY = "sk-secret-key"
@@ -29,6 +29,9 @@ class Endpoint:
         self.seen: list[tuple[str, dict[str, str], dict[str, Any]]] = []
         self.may_answer = threading.Event()
         self.may_answer.set()
+        self.endless: bytes | None = None
+        self.endless_headers = False
+        self.given_up = threading.Semaphore(0)
         endpoint = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -39,6 +42,9 @@ class Endpoint:
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 endpoint.seen.append((self.path, headers, sent))
                 endpoint.may_answer.wait(10)
+                if endpoint.endless is not None:
+                    self.stream(endpoint.endless)
+                    return
                 body = endpoint.answer(sent)
                 self.send_response(endpoint.status)
                 for name, value in endpoint.headers.items():
@@ -46,6 +52,21 @@ class Endpoint:
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
+
+            def stream(self, part: bytes) -> None:
+                """Sends one part after the other until the client is gone."""
+                self.close_connection = True
+                self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+                if not endpoint.endless_headers:
+                    self.wfile.write(b"\r\n")
+                pause = threading.Event()
+                try:
+                    while True:
+                        self.wfile.write(part)
+                        # The pace of a trickle; a flood has none.
+                        pause.wait(0.01 if len(part) < 100 else 0)
+                except OSError:
+                    endpoint.given_up.release()
 
             def log_message(self, *args: object) -> None:
                 return
@@ -66,8 +87,12 @@ class Endpoint:
         ]
         return json.dumps({"object": "list", "data": items[::-1], "usage": {}}).encode()
 
-    def embedder(self, model: str = "own", dim: int | None = 3) -> OpenAIEmbedder:
-        return OpenAIEmbedder(f"{self.url}//", KEY, model, dim)
+    def embedder(
+        self, model: str = "own", dim: int | None = 3, limit_s: float = 30.0
+    ) -> OpenAIEmbedder:
+        return OpenAIEmbedder(
+            f"{self.url}//", KEY, model, dim, query_timeout_s=limit_s, document_timeout_s=limit_s
+        )
 
     def close(self) -> None:
         self.may_answer.set()
@@ -181,3 +206,47 @@ def test_an_endpoint_that_hangs_is_given_up_in_time(endpoint: Endpoint) -> None:
     with pytest.raises(ProviderUnavailable, match="an earlier request"):
         calls.embed(["a"], "document", lambda: None)
     assert len(endpoint.seen) == 1
+
+
+@pytest.mark.parametrize("kind", ["query", "document"])
+@pytest.mark.parametrize(
+    ("part", "in_headers"), [(b" ", False), (b"X-A: b\r\n", True)], ids=["body", "headers"]
+)
+def test_a_trickle_without_an_end_ends_with_the_time_of_the_request(
+    endpoint: Endpoint, kind: Kind, part: bytes, in_headers: bool
+) -> None:
+    endpoint.endless, endpoint.endless_headers = part, in_headers
+    embedder = endpoint.embedder(limit_s=0.2)
+    with pytest.raises(ProviderUnavailable, match="no answer within"):
+        embedder.embed(["a"], kind)
+    assert endpoint.given_up.acquire(timeout=10)
+    endpoint.endless = None
+    assert len(embedder.embed(["a"], kind)) == 1
+
+
+def test_the_place_of_a_request_without_an_end_is_free_again(endpoint: Endpoint) -> None:
+    endpoint.endless = b" "
+    calls = BoundedCalls(endpoint.embedder(limit_s=0.2), 5)
+    for _ in range(2):
+        with pytest.raises(ProviderUnavailable, match=r"no answer within 0\.2 s"):
+            calls.embed(["a"], "document", lambda: None)
+    assert len(endpoint.seen) == 2
+
+
+def test_a_flood_is_cut_off(endpoint: Endpoint) -> None:
+    endpoint.endless = b" " * 8192
+    embedder = endpoint.embedder()
+    with pytest.raises(ProviderUnavailable, match="more than 66752 bytes"):
+        embedder.embed(["a"], "document")
+    assert endpoint.given_up.acquire(timeout=10)
+    endpoint.endless = None
+    assert len(embedder.embed(["a"], "document")) == 1
+
+
+def test_a_connection_is_kept_and_still_ends_in_time(endpoint: Endpoint) -> None:
+    embedder = endpoint.embedder(limit_s=0.5)
+    assert len(embedder.embed(["a"], "query")) == 1
+    endpoint.endless = b" "
+    with pytest.raises(ProviderUnavailable, match="no answer within"):
+        embedder.embed(["b"], "query")
+    assert endpoint.given_up.acquire(timeout=10)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import struct
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ from typing import Any
 import pytest
 
 from maadd.protocol.messages import EmbeddingSettings
-from maadd_worker.semantic.providers import choose, openai
+from maadd_worker.semantic.providers import choose
 from maadd_worker.semantic.providers.choose import make_embedder
 from maadd_worker.semantic.providers.embedder import (
     ProviderUnavailable,
@@ -182,38 +179,3 @@ class TestLocal:
     def test_it_is_not_wider_than_its_model(self) -> None:
         with pytest.raises(ProviderUnusable, match="256"):
             make_embedder(EmbeddingSettings(provider="local", dim=257))
-
-
-class _Endless(BaseHTTPRequestHandler):
-    """Answers with spaces, slowly or as fast as it can, until nobody listens."""
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(200)
-        self.end_headers()
-        trickles = "trickle" in self.path
-        piece = b" " if trickles else b" " * 65_536
-        with contextlib.suppress(OSError):
-            while not self.server.ended.wait(0.02 if trickles else 0):
-                self.wfile.write(piece)
-
-    def log_message(self, *_: Any) -> None:
-        """Nobody reads it."""
-
-
-@pytest.mark.parametrize(("way", "told"), [("trickle", "no whole answer"), ("flood", "more than")])
-def test_an_answer_that_never_ends_is_given_up(
-    way: str, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(openai, "_QUERY_TIMEOUT_S", 0.2)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Endless)
-    server.ended = threading.Event()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        made = OpenAIEmbedder(f"http://127.0.0.1:{server.server_port}/{way}", "k", "m", 8)
-        with pytest.raises(ProviderUnavailable, match=told):
-            made.embed(["x"], "query")
-    finally:
-        server.ended.set()
-        server.shutdown()
-        server.server_close()

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maadd_worker.semantic.words import MOST_WORDS, indexed_form, match_text, plain_form
+from maadd_worker.semantic.words import (
+    MOST_WORDS,
+    indexed_form,
+    match_text,
+    plain_form,
+    query_words,
+)
 
 
 @pytest.mark.parametrize(
@@ -27,15 +33,7 @@ from maadd_worker.semantic.words import MOST_WORDS, indexed_form, match_text, pl
     ],
 )
 def test_any_word_of_the_query_is_looked_for(query: str, expression: str) -> None:
-    assert match_text(query) == expression
-
-
-def test_a_repeated_word_is_looked_for_once_and_a_long_query_by_its_longest_words() -> None:
-    assert match_text("gas Gas GAS valve " * 200) == '"gas" OR "valve"'
-    query = " ".join(["the", *(f"word{number:04}" for number in range(2000))])
-    words = match_text(query).split(" OR ")
-    assert len(words) == MOST_WORDS
-    assert '"the"' not in words
+    assert match_text(query_words(query)) == expression
 
 
 def finds(text: str, query: str) -> bool:
@@ -43,7 +41,7 @@ def finds(text: str, query: str) -> bool:
     connection.execute("CREATE VIRTUAL TABLE words USING fts5(text)")
     connection.execute("INSERT INTO words VALUES (?)", (indexed_form(text),))
     sql = "SELECT count(*) FROM words WHERE words MATCH ?"
-    return bool(connection.execute(sql, (match_text(query),)).get)
+    return bool(connection.execute(sql, (match_text(query_words(query)),)).get)
 
 
 SENTENCE = "これは日本語の文章です。ABC用語と東京。"
@@ -61,7 +59,7 @@ def test_characters_that_do_not_follow_each_other_are_not_found(other: str) -> N
 
 @pytest.mark.parametrize("query", ["A-1", "@x", "a AND", '"', "NEAR(", "*", "^a", "text:b", "a'b"])
 def test_what_looks_like_query_syntax_is_data(query: str) -> None:
-    expression = match_text(query)
+    expression = match_text(query_words(query))
     if expression:
         assert not finds("nothing of the kind", query)
         assert finds(f"before {query} behind", query)
@@ -83,3 +81,29 @@ def test_any_part_of_any_text_is_found(text: str, data: st.DataObject) -> None:
 def test_ascii_is_left_alone() -> None:
     text = "plain words, 12 of them"
     assert indexed_form(text) is text
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("gas " * 200, ("gas",)),
+        ("Gas gas GAS", ("Gas",)),
+        ("a.b-" * 600, ("a", "b")),
+        ("café CAFE", ("café",)),
+        ("日本語 日本語", ("日本語",)),
+    ],
+)
+def test_a_repeated_word_counts_once(query: str, words: tuple[str, ...]) -> None:
+    assert query_words(query) == words
+
+
+def test_the_longest_of_many_words_are_looked_for_in_their_order() -> None:
+    short = " ".join(f"n{number}" for number in range(999))
+    words = query_words(f"compressor {short} valve")
+    assert (words[0], words[-1], len(words)) == ("compressor", "valve", MOST_WORDS)
+
+
+def test_a_long_run_without_spaces_is_looked_for_by_its_beginning() -> None:
+    run = "".join(chr(0x4E00 + number) for number in range(5000))
+    assert match_text(query_words(run)).count(" ") == 63
+    assert finds(run, run)

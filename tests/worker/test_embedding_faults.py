@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from semantic_bench import FAKE, Provider, Woken, found, ship
+from semantic_bench import FAKE, Provider, Woken, found, search, ship
 
 from maadd_worker.semantic import drain, queue
 from maadd_worker.semantic.providers.embedder import ProviderUnavailable, TextRejected
@@ -89,6 +89,24 @@ def test_a_provider_that_fails_for_a_while(
     health = woken.drain()
     assert health["embeddedBlocks"] == health["indexedBlocks"] == 41
     assert health["lastSuccessAt"] is not None
+
+
+def test_health_shows_the_latest_failure_of_documents_and_queries(
+    served: Any, provider: Provider
+) -> None:
+    down = threading.Event()
+    down.set()
+    provider.before = fail_while(down, RuntimeError("for documents"))
+    fill(served, 1)
+    woken = Woken(served)
+    woken.until(lambda health: "for documents" in (health["lastError"] or ""))
+    down.clear()
+    woken.drain()
+    provider.before = fail_while(down, RuntimeError("for queries"))
+    down.set()
+    assert search(served, "words", "hybrid")["degraded"] == "embed_failed"
+    health = served.ok("maad_health")["embeddings"]
+    assert health["lastError"] == "RuntimeError: for queries"
 
 
 @pytest.mark.parametrize(

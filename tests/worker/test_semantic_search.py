@@ -390,3 +390,17 @@ def test_a_project_that_is_closed_during_the_embedding_says_so(both: Any) -> Non
     error = both.error("maad_semantic_search", query="some", mode="semantic")
     assert (error["code"], error["details"]) == ("SEMANTIC_DISABLED", {"retryable": True})
     semantic._closed = False
+
+
+@pytest.mark.parametrize("mode", ["exact", "hybrid"])
+def test_a_query_of_repeated_words_is_that_of_the_words(both: Any, mode: str) -> None:
+    once = [(hit["docId"], hit["snippet"]) for hit in search(both, "valve pump", mode)["results"]]
+    many = search(both, "valve pump " * 1000, mode)["results"]
+    assert [(hit["docId"], hit["snippet"]) for hit in many] == once
+
+
+def test_a_query_of_thousands_of_words_finds_the_longest(words: Any) -> None:
+    ship(words, "shp-a", "A compressor.")
+    assert found(words, " ".join(f"n{number}" for number in range(2000)) + " compressor") == [
+        "shp-a"
+    ]

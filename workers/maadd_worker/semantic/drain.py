@@ -54,8 +54,8 @@ class _Stopped(Exception):
 class Drain:
     """Embeds what is queued. Made, started and stopped by the writer thread.
 
-    `failures` counts blocks of failed requests since the start; `last_error` and
-    `last_success_ms` are about requests too.
+    `failures` counts blocks of failed requests since the start; `last_error`
+    (at `last_error_s` of the monotonic clock) and `last_success_ms` are about requests too.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Drain:
     ) -> None:
         self.failures = 0
         self.last_error: str | None = None
+        self.last_error_s = 0.0
         self.last_success_ms: int | None = None
         self._open_reader = open_reader
         self._calls = calls
@@ -250,6 +251,7 @@ class Drain:
     def _failure(self, batch: Sequence[QueuedBlock], error: Exception) -> BatchEnd:
         self.failures += len(batch)
         self.last_error = f"{type(error).__name__}: {error}"[:_ERROR_CHARS]
+        self.last_error_s = time.monotonic()
         # The text of an error may quote a record.
         shown = str(error).partition(":")[0] if isinstance(error, ProviderUnavailable) else ""
         self._warn("embedding_failed", error=type(error).__name__, reason=shown, blocks=len(batch))

@@ -16,7 +16,8 @@ from maadd_worker.semantic.block_store import ordinal_of
 from maadd_worker.semantic.layout import ORDINAL_BITS, ORDINAL_MASK
 from maadd_worker.semantic.ranking import Hit, Home, Ranking, collect, fuse
 from maadd_worker.semantic.reads import SemanticReads
-from maadd_worker.semantic.words import match_text, plain_form
+from maadd_worker.semantic.snippet import around_match
+from maadd_worker.semantic.words import match_text, plain_form, query_words, wanted_forms
 
 Mode = Literal["exact", "hybrid", "semantic"]
 MODES: tuple[str, ...] = get_args(Mode)
@@ -117,7 +118,9 @@ class _Search:
         self._connection = reader.connection
         self._reads = reads
         self._request = request
-        self._match = match_text(query)
+        words = query_words(query)
+        self._match = match_text(words)
+        self._wanted = wanted_forms(words)
         self._pool = max(_POOL_PER_HIT * request.k, _LEAST_POOL)
         self._listed = self._list_scope() if request.scoped else None
 
@@ -259,8 +262,7 @@ class _Search:
             snippet = ""
             if self._request.snippet:
                 if hit.block in matched:
-                    found = self._rows(_SNIPPET, (self._match, hit.block)).get
-                    snippet = plain_form(found)
+                    snippet = around_match(text, self._wanted)
                 else:
                     snippet = _beginning(plain_form(text))
             views.append(
@@ -300,10 +302,6 @@ _MATCHES_LISTED = f"""
 SELECT rowid, bm25(fts_blocks) AS r FROM fts_blocks
 WHERE fts_blocks MATCH ? AND rowid >> {ORDINAL_BITS} IN (SELECT value FROM json_each(?))
 ORDER BY r
-"""
-_SNIPPET = """
-SELECT snippet(fts_blocks, 0, '', '', '…', 16) FROM fts_blocks
-WHERE fts_blocks MATCH ? AND rowid = ?
 """
 _TEXT = "SELECT heading, text FROM block_text WHERE block = ?"
 _NEAREST = "SELECT block, vec_distance_l2(embedding, ?) AS d FROM vec_blocks ORDER BY d"

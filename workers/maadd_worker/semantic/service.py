@@ -59,6 +59,7 @@ class SemanticIndex:
         self._bits = False
         self._closed = False
         self._trouble: str | None = None
+        self._trouble_s = 0.0
         self._last_slice = 0.0
         self._wake: Callable[[], None] = _nobody
         self._log: Callable[..., None] | None = None
@@ -221,6 +222,7 @@ class SemanticIndex:
 
     def _note_failure(self, error: Exception) -> None:
         self._trouble = f"{type(error).__name__}: {error}"[:300]
+        self._trouble_s = time.monotonic()
         self._warn("semantic_search_degraded", error=type(error).__name__)
 
     def _health(self, connection: apsw.Connection) -> dict[str, Any]:
@@ -234,7 +236,9 @@ class SemanticIndex:
         if drain is not None:
             report |= {
                 "failures": drain.failures,
-                "lastError": drain.last_error or self._trouble,
+                "lastError": self._trouble
+                if drain.last_error is None or self._trouble_s > drain.last_error_s
+                else drain.last_error,
                 "lastSuccessAt": iso_time(drain.last_success_ms),
             }
         return report

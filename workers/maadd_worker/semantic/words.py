@@ -8,7 +8,16 @@ everything else is indexed as it stands, and what is indexed can be turned back.
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Iterator
 
+MOST_WORDS = 64
+"""Different words of a query that are looked for; the time of a search grows with them."""
+
+PREFIX = "*"
+"""Behind a wanted word: it is the beginning of others."""
+
+_MOST_PAIRS = 64
 _MARK = "\x1f"
 """Parts the pairs of a run: a control character that no text needs, and no part of a word."""
 
@@ -23,24 +32,51 @@ _PIECE = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
 _DOUBLED = re.compile(f"(.){_MARK}\\1", re.DOTALL)
 
 
-MOST_WORDS = 64
-"""Different words of a query that count: each costs a walk through its occurrences."""
+def query_words(query: str) -> tuple[str, ...]:
+    """The different words of a query, in order; the longest `MOST_WORDS` of more, which tend to
+    be the rare ones. A run without spaces is one word."""
+    pieces = (piece for word in _WORD.findall(query) for piece in _PIECE.findall(word))
+    different: dict[str, str] = {}
+    for piece in pieces:
+        different.setdefault(folded(piece), piece)
+    words = tuple(different.values())
+    if len(words) <= MOST_WORDS:
+        return words
+    longest = sorted(range(len(words)), key=lambda place: -len(words[place]))[:MOST_WORDS]
+    return tuple(words[place] for place in sorted(longest))
 
 
-def match_text(query: str) -> str:
-    """The query as an FTS5 expression: any of its words; empty without a word.
+def match_text(words: tuple[str, ...]) -> str:
+    """An FTS5 expression for any of the words of a query; empty without a word."""
+    return " OR ".join(map(_quoted, words))
 
-    Of a very long query the longest words count, which tell most.
-    """
-    words: dict[str, str] = {}
-    for word in _WORD.findall(query):
-        for piece in _PIECE.findall(word):
-            words.setdefault(piece.lower(), piece)
-    kept = list(words.values())
-    if len(kept) > MOST_WORDS:
-        longest = set(sorted(kept, key=len, reverse=True)[:MOST_WORDS])
-        kept = [word for word in kept if word in longest]
-    return " OR ".join(map(_quoted, kept))
+
+def wanted_forms(words: tuple[str, ...]) -> frozenset[str]:
+    """What the words of a query are in the indexed form of a text, folded."""
+    forms: set[str] = set()
+    for word in words:
+        if _RUN.match(word) is None:
+            forms.add(folded(word))
+        elif len(word) == 1:
+            forms |= {folded(word), f"{folded(word)}{PREFIX}"}
+        else:
+            forms.update(map(folded, _pair_list(word)))
+    return frozenset(forms)
+
+
+def words_of(indexed: str) -> Iterator[re.Match[str]]:
+    """The words of a text in indexed form."""
+    return _WORD.finditer(indexed)
+
+
+def folded(word: str) -> str:
+    """The word without case and accents, as the tokenizer compares it."""
+    if word.isascii():
+        return word.lower()
+    if _RUN.match(word) is not None:
+        return word
+    parts = unicodedata.normalize("NFD", word.lower())
+    return "".join(part for part in parts if not unicodedata.combining(part))
 
 
 def indexed_form(text: str) -> str:
@@ -62,7 +98,11 @@ def _quoted(piece: str) -> str:
         return f'"{piece}"'
     if len(piece) == 1:
         return f'"{piece}" *'
-    return '"' + " ".join(piece[place : place + 2] for place in range(len(piece) - 1)) + '"'
+    return '"' + " ".join(_pair_list(piece)[:_MOST_PAIRS]) + '"'
+
+
+def _pair_list(run: str) -> list[str]:
+    return [run[place : place + 2] for place in range(len(run) - 1)]
 
 
 def _pairs(run: str) -> str:

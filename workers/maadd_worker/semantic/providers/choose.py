@@ -38,7 +38,11 @@ def _made(settings: EmbeddingSettings) -> Embedder | None:
             from maadd_worker.semantic.providers.openai import OpenAIEmbedder
 
             return OpenAIEmbedder(
-                settings.openai_base_url, settings.openai_api_key, settings.model, settings.dim
+                settings.openai_base_url,
+                settings.openai_api_key,
+                settings.model,
+                settings.dim,
+                query_timeout_s=settings.timeout_ms / 1000,
             )
         case name:
             return _of_others(name, settings)

@@ -6,12 +6,12 @@ import datetime as dt
 import email.utils
 import importlib.util
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from maadd_worker.semantic.providers.deadline import Line
 from maadd_worker.semantic.providers.embedder import (
     Kind,
     ProviderUnavailable,
@@ -27,12 +27,12 @@ _NATIVE_DIMS = {
     "text-embedding-ada-002": 1536,
 }
 _SHORTENED = "text-embedding-3-"
-_TIMEOUT_S = 30.0
-_QUERY_TIMEOUT_S = 10.0
+_DOCUMENTS_S = 30.0
 _CONNECT_S = 10.0
 _SHOWN_BODY = 300
 _BYTES_PER_NUMBER = 64
-_BYTES_BESIDE = 65_536
+_BYTES_PER_TEXT = 1024
+_SLACK_BYTES = 65_536
 _REJECTIONS = (400, 413, 422)
 """Answers that say something about the texts; all others are about the service or the key."""
 
@@ -46,13 +46,29 @@ class _Answer(msgspec.Struct):
     data: list[_Item]
 
 
+class _Reply(msgspec.Struct, frozen=True):
+    """An answer that was read to its end."""
+
+    status: int
+    headers: Any
+    body: bytes
+
+
 class OpenAIEmbedder:
-    """Sends texts to `<base url>/v1/embeddings` with a key, which no error shows."""
+    """Sends texts to `<base url>/v1/embeddings` with a key, which no error shows. A request ends
+    with its time, and with an answer that is larger than vectors can be."""
 
     id = "openai"
 
     def __init__(
-        self, base_url: str, key: str | None, model: str | None = None, dim: int | None = None
+        self,
+        base_url: str,
+        key: str | None,
+        model: str | None = None,
+        dim: int | None = None,
+        *,
+        query_timeout_s: float = _DOCUMENTS_S,
+        document_timeout_s: float = _DOCUMENTS_S,
     ) -> None:
         """ProviderUnusable without a key, and for a width that the model does not have."""
         if not key:
@@ -66,8 +82,10 @@ class OpenAIEmbedder:
         self.dim, self._dimensions = _width(self.model, dim)
         self._url = f"{base_url.rstrip('/')}/v1/embeddings"
         self._key = key
-        self._lock = threading.Lock()
-        self._client: Any = None
+        self._clients = {
+            "query": _Client(key, query_timeout_s),
+            "document": _Client(key, document_timeout_s),
+        }
 
     def embed(self, texts: Sequence[str], kind: Kind) -> list[list[float]]:
         if not texts:
@@ -79,54 +97,17 @@ class OpenAIEmbedder:
         }
         if self._dimensions is not None:
             request["dimensions"] = self._dimensions
-        limit_s = _TIMEOUT_S if kind == "document" else _QUERY_TIMEOUT_S
-        cap = _BYTES_BESIDE + _BYTES_PER_NUMBER * self.dim * len(texts)
-        answer, body = self._post(request, limit_s, cap)
-        if answer.status_code in _REJECTIONS:
-            raise TextRejected(self._refusal(answer, body))
-        if not 200 <= answer.status_code < 300:
-            raise ProviderUnavailable(self._refusal(answer, body), _retry_after(answer.headers))
-        return self._vectors(body, len(texts))
+        most = len(texts) * (self.dim * _BYTES_PER_NUMBER + _BYTES_PER_TEXT) + _SLACK_BYTES
+        reply = self._clients[kind].post(self._url, request, most)
+        if reply.status in _REJECTIONS:
+            raise TextRejected(self._refusal(reply))
+        if not 200 <= reply.status < 300:
+            raise ProviderUnavailable(self._refusal(reply), _retry_after(reply.headers))
+        return self._vectors(reply.body, len(texts))
 
-    def _post(self, request: dict[str, Any], limit_s: float, cap: int) -> tuple[Any, bytes]:
-        """The answer and its body of at most `cap` bytes, all of it within `limit_s` seconds or
-        one silence of that length: an endpoint that trickles does not hold the caller."""
-        import httpx
-
-        end = time.monotonic() + limit_s
-        timeout = httpx.Timeout(limit_s, connect=min(limit_s, _CONNECT_S))
-        parts: list[bytes] = []
-        size = 0
-        try:
-            with self._connected().stream(
-                "POST", self._url, json=request, timeout=timeout
-            ) as answer:
-                for part in answer.iter_bytes():
-                    size += len(part)
-                    if size > cap:
-                        raise ProviderUnavailable(f"an answer of more than {cap} bytes")
-                    if time.monotonic() > end:
-                        raise ProviderUnavailable(f"no whole answer within {limit_s:g} s")
-                    parts.append(part)
-                return answer, b"".join(parts)
-        except httpx.HTTPError as error:
-            # The text of these errors may hold the address, never a header or a body.
-            raise ProviderUnavailable(f"no answer ({type(error).__name__})") from error
-
-    def _connected(self) -> Any:
-        import httpx
-
-        with self._lock:
-            if self._client is None:
-                self._client = httpx.Client(
-                    headers={"Authorization": f"Bearer {self._key}"},
-                    limits=httpx.Limits(max_connections=2),
-                )
-            return self._client
-
-    def _refusal(self, answer: Any, body: bytes) -> str:
-        text = body.decode(errors="replace").replace(self._key, "[redacted]")
-        return f"status {answer.status_code}: {text[:_SHOWN_BODY]}"
+    def _refusal(self, reply: _Reply) -> str:
+        shown = reply.body.decode("utf-8", "replace").replace(self._key, "[redacted]")
+        return f"status {reply.status}: {shown[:_SHOWN_BODY]}"
 
     def _vectors(self, body: bytes, count: int) -> list[list[float]]:
         try:
@@ -145,6 +126,62 @@ class OpenAIEmbedder:
                 )
             placed[item.index] = item.embedding
         return [placed[place] for place in range(count)]
+
+
+class _Client:
+    """One request at a time over one connection, which is kept between them."""
+
+    def __init__(self, key: str, limit_s: float) -> None:
+        self._key = key
+        self._limit_s = limit_s
+        self._lock = threading.Lock()
+        self._line = Line()
+        self._client: Any = None
+
+    def post(self, url: str, request: dict[str, Any], most: int) -> _Reply:
+        """The answer; ProviderUnavailable without a whole one in time, or above `most` bytes."""
+        import httpx
+
+        with self._lock:
+            try:
+                with self._line.limit(self._limit_s):
+                    reply = self._exchange(url, request, most)
+            except (httpx.HTTPError, OSError) as error:
+                if self._line.is_over:
+                    raise self._too_late() from error
+                # The text of these errors may hold the address, never a header or a body.
+                raise ProviderUnavailable(f"no answer ({type(error).__name__})") from error
+            if self._line.is_over:
+                # An answer without a length ends with its connection, as if it were whole.
+                raise self._too_late()
+            return reply
+
+    def _too_late(self) -> ProviderUnavailable:
+        return ProviderUnavailable(f"no answer within {self._limit_s:g} s")
+
+    def _exchange(self, url: str, request: dict[str, Any], most: int) -> _Reply:
+        sent = self._connected().stream(
+            "POST", url, json=request, extensions={"trace": self._line.trace}
+        )
+        with sent as answer:
+            body = bytearray()
+            for part in answer.iter_bytes():
+                body += part
+                if len(body) > most:
+                    raise ProviderUnavailable(f"an answer of more than {most} bytes")
+            return _Reply(answer.status_code, answer.headers, bytes(body))
+
+    def _connected(self) -> Any:
+        import httpx
+
+        if self._client is None:
+            self._client = httpx.Client(
+                # Packed, a few bytes could become more than the limit at once.
+                headers={"Authorization": f"Bearer {self._key}", "Accept-Encoding": "identity"},
+                timeout=httpx.Timeout(self._limit_s, connect=min(self._limit_s, _CONNECT_S)),
+                limits=httpx.Limits(max_connections=1),
+            )
+        return self._client
 
 
 def _width(model: str, dim: int | None) -> tuple[int, int | None]:
