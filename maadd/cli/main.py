@@ -106,6 +106,7 @@ def root(ctx: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `maad`; the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    _open_standard_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Names of files may be no Unicode; in JSON what is written then is its escape.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -131,6 +132,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 1
     return code if isinstance(code, int) else 0
+
+
+def _open_standard_streams() -> None:
+    """A standard stream that is closed leads nowhere: the next file that is opened must not take
+    its place, and what is printed is lost."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    for name, mode, descriptor in (("stdin", "r", 0), ("stdout", "w", 1), ("stderr", "w", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115 -- stays open
 
 
 def serve_main() -> int:

@@ -11,7 +11,8 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from maadd.transport.replies import CLOSE, Answer, refusal
 
 MAX_HEAD_BYTES = 65_536
-"""Request line and headers; counted from the second packet on, so up to one packet more."""
+"""Request line and headers, and what follows the last byte of a body: trailers, which nobody here
+reads; counted from the second packet on, so up to one packet more."""
 
 _UNREADABLE = refusal("BAD_REQUEST", "this is no HTTP request that can be understood", CLOSE)
 _HEAD_TOO_LARGE = refusal("BAD_REQUEST", "the request headers are too large", CLOSE, status=431)
@@ -36,14 +37,24 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._receiving = _Receiving.HEAD
         self._since = self.loop.time()
         self._head_bytes = 0
+        self._got_body = False
 
     def data_received(self, data: bytes) -> None:
         before = self._receiving
+        self._got_body = False
         super().data_received(data)
-        if before is _Receiving.HEAD and self._receiving is _Receiving.HEAD:
-            self._head_bytes += len(data)
+        if before is self._receiving is not _Receiving.NOTHING:
+            self._head_bytes = 0 if self._got_body else self._head_bytes + len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse(_HEAD_TOO_LARGE)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._receiving is _Receiving.HEAD:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._got_body = True
+        super().on_body(body)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -54,6 +65,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
         self._receiving = _Receiving.BODY
+        self._head_bytes = 0
 
     def on_message_complete(self) -> None:
         super().on_message_complete()

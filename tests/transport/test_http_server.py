@@ -51,6 +51,31 @@ def test_endless_headers_are_cut_off(server):
         send_for_ever(connection)
 
 
+@pytest.mark.parametrize("piece", [b"X-Filler: " + b"x" * 4000 + b"\r\n", b"x" * 4000])
+def test_endless_trailers_are_cut_off(server, piece):
+    def send_for_ever(connection: socket.socket) -> None:
+        connection.sendall(b"POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        connection.sendall(b"0\r\nX-Filler: ")
+        while True:
+            connection.sendall(piece)
+
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=15)
+    with connection, pytest.raises((ConnectionResetError, BrokenPipeError)):
+        send_for_ever(connection)
+
+
+def test_trailers_do_not_count_as_headers(server, tokens):
+    body = b"{}"
+    head = (
+        f"POST /mcp HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {tokens.admin}\r\n"
+        "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    chunk = b"%x\r\n%s\r\n0\r\nOrigin: http://evil.example\r\n\r\n" % (len(body), body)
+    answer = server.raw(head.encode() + chunk)
+    assert not answer.startswith(b"HTTP/1.1 403 ")
+
+
 def test_an_idle_connection_outlasts_the_minute_of_proxies(server):
     assert server.server._server._server.config.timeout_keep_alive == 75
 
