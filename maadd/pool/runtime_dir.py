@@ -74,7 +74,11 @@ class RuntimeDir:
             os.close(self._target_fd)
 
     def _sweep(self) -> None:
-        for name in os.listdir(self.path):
+        try:
+            names = os.listdir(self.path)
+        except FileNotFoundError:
+            return  # somebody cleaned up, and took the sockets too
+        for name in names:
             # The fork server of a killed front leaves its socket behind, too.
             if name in (_WORKERS, CONTROL_SOCKET) or name.startswith(_FORK_SERVER):
                 with contextlib.suppress(FileNotFoundError):

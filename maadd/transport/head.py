@@ -102,17 +102,22 @@ class Head:
         if not trust.hops and not trust.networks:
             return peer
         hops = [
-            hop.strip()
+            _address(hop.strip())
             for value in self.every(_FORWARDED_FOR)
             for hop in value.decode("latin-1").split(",")
         ]
         if trust.hops:
-            return hops[-min(trust.hops, len(hops))] if hops else peer
+            return (hops[-min(trust.hops, len(hops))] if hops else None) or peer
         networks = [ipaddress.ip_network(block) for block in trust.networks]
+        nearest = peer
         for hop in (peer, *reversed(hops)):
+            if hop is None:
+                # No address: whoever wrote it, the one before is the last that is known.
+                return nearest
+            nearest = hop
             if not _is_in(hop, networks):
                 return hop
-        return hops[0] if hops else peer
+        return nearest
 
     def pin(self, instance: Instance, *, required: bool) -> Pin | None:
         """The gateway's pin (spec 04 §9.6).
@@ -148,6 +153,18 @@ class Head:
         if role is None:
             raise MaadError("PIN_PROJECT_INVALID", "X-Maad-Pin-Role is no role")
         return role
+
+
+def _address(hop: str) -> str | None:
+    """The address of a hop, which may have a port; None for what is no address."""
+    if hop.startswith("["):
+        hop = hop[1:].partition("]")[0]
+    elif hop.count(":") == 1:
+        hop = hop.partition(":")[0]
+    try:
+        return str(ipaddress.ip_address(hop))
+    except ValueError:
+        return None
 
 
 def _is_in(address: str, networks: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:

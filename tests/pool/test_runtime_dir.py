@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -183,3 +184,10 @@ def test_control_sockets_are_found_where_fronts_have_them(short_dir: str) -> Non
     for front in fronts:
         front.release()
     assert control_sockets(environ) == []
+
+
+def test_a_directory_that_somebody_removed_is_given_up_all_the_same(short_dir: str) -> None:
+    claimed = RuntimeDir.claim(short_dir, {"MAADD_RUNTIME_DIR": f"{short_dir}/run"})
+    shutil.rmtree(claimed.path)
+    claimed.release()
+    RuntimeDir.claim(short_dir, {"MAADD_RUNTIME_DIR": f"{short_dir}/run"}).release()
