@@ -30,7 +30,7 @@ def read(path: Path) -> Source:
 
 def ready(source: Source, links: str = "keep") -> tuple[object, Prepared]:
     """The proposed plan of a source, and its records."""
-    plan = propose(source, NOWHERE, links).plan  # type: ignore[arg-type]  # one of three words
+    plan = propose(source, NOWHERE, links).plan  # one of three words
     return plan, prepare(source, plan, planned_model(EMPTY, plan), {})
 
 

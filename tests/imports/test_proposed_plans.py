@@ -205,8 +205,8 @@ def test_types_of_fields(values: list[Any], expected: Any) -> None:
 
 def test_dates_have_the_coarsest_precision_among_them() -> None:
     day, minute = "2026-01-02", "2026-01-02T10:30"
-    assert date_definition([minute, day])["store_precision"] == "day"  # type: ignore[index]
-    assert date_definition([minute])["store_precision"] == "minute"  # type: ignore[index]
+    assert date_definition([minute, day])["store_precision"] == "day"
+    assert date_definition([minute])["store_precision"] == "minute"
     month = date_definition(["2026-01", day])
     assert month == {
         "type": "date", "index": True, "format": "YYYY-MM", "store_precision": "month",

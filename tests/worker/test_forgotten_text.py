@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
+
+from maadd_worker.index.store import Index
 
 SECRET = "Xylophone secret"
 
@@ -35,6 +38,15 @@ def test_a_hard_delete_is_forgotten_in_the_next_quiet_moment(project: Any) -> No
     project.ok("maad_delete", docId="shp-x", mode="hard")
     project.settle()
     assert holders(project) == []
+
+
+def test_a_start_after_a_crash_forgets_what_the_log_still_held(project: Any, tmp_path: Any) -> None:
+    project.ok("maad_delete", docId="shp-x", mode="hard")
+    crashed = tmp_path / "crashed"
+    shutil.copytree(project.root / "_backend", crashed)
+    assert SECRET.encode() in (crashed / "maad.db-wal").read_bytes()
+    Index.open(str(crashed / "maad.db"), read_only=False).close()
+    assert not [one for one in crashed.glob("maad.db*") if SECRET.encode() in one.read_bytes()]
 
 
 def test_a_purge_is_forgotten_too(project: Any) -> None:

@@ -85,6 +85,7 @@ class Index:
             writer = IndexWriter(connection, clock)
             if writer.loading:
                 finish_load(writer)
+            _empty_log(connection)
         except apsw.Error as error:
             connection.close()
             if isinstance(error, apsw.CorruptError) and not damaged:
@@ -138,6 +139,15 @@ class Index:
         """Close the writing connection, which writes the log back into the file; idempotent."""
         if self._writer is not None:
             self._writer.connection.close()
+
+
+def _empty_log(connection: apsw.Connection) -> None:
+    """Write back what a crash left in the log, which may hold text that was deleted since."""
+    connection.set_busy_timeout(0)
+    # A reader that keeps it is one of another process: the next quiet moment is soon enough.
+    with contextlib.suppress(apsw.BusyError):
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
 
 
 def _utc_now() -> dt.datetime:
