@@ -223,9 +223,10 @@ def test_subscribing_needs_a_binding_and_a_project_within_it(served: Served) -> 
             assert await refused(client, "maad_subscribe", project="side") == (
                 "PROJECT_NOT_WHITELISTED"
             )
+            await ok(client, "maad_summary")
             envelope: dict[str, Any] = {}
             while "_meta" not in envelope:
-                # The types are known once a heartbeat of the new worker has brought them.
+                # The types are known once a heartbeat of the worker has brought them.
                 unknown = await client.call_tool(
                     "maad_subscribe", {"docTypes": ["note", "nope"], "project": "main"}
                 )
