@@ -1,11 +1,12 @@
 """`maad auth`: the token registry of an instance, from its machine (spec 04 §19.2).
 
-Whoever can write the files is allowed everything; no server need run, and one that runs takes
-a change over within `MAAD_TOKENS_POLL_MS`.
+Whoever can write the files is allowed everything; no server need run, and one that runs has
+taken a change over when the command returns.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, NoReturn
 
@@ -96,6 +97,7 @@ def issue_token(
     for advisory in advisories:
         warn(f"{advisory.code}: {advisory.message}")
     _show_issued(issued, as_json)
+    _tell_servers(settings, instance)
 
 
 @auth_command.command("revoke-token")
@@ -112,6 +114,7 @@ def revoke_token(token_id: str, force: bool) -> None:
         if failure.code == "LAST_ADMIN_TOKEN":
             failure = MaadError(failure.code, f"{failure.message}, or add --force")
         fail(failure)
+    _tell_servers(settings, instance)
     _show_record(record)
 
 
@@ -127,6 +130,7 @@ def rotate_token(token_id: str, as_json: bool) -> None:
     except MaadError as failure:
         fail(failure)
     _show_issued(issued, as_json)
+    _tell_servers(settings, instance)
 
 
 @auth_command.command("list-tokens")
@@ -215,6 +219,16 @@ def _registry(settings: Settings, instance: Instance) -> TokenRegistry:
     for warning in registry.warnings:
         warn(warning)
     return registry
+
+
+def _tell_servers(settings: Settings, instance: Instance) -> None:
+    """Wait, not for long, until running servers act by the registry as it is now."""
+    from maadd.cli.running_servers import sync_tokens
+
+    assert settings.instance is not None
+    path = os.path.abspath(settings.instance)
+    for complaint in sync_tokens(path, instance.tokens_path, settings):
+        warn(f"a running server goes on with the tokens it knew: {complaint}")
 
 
 def _show_issued(issued: IssuedToken, as_json: bool) -> None:

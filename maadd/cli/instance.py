@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -109,10 +108,11 @@ def _find_server(code: str) -> tuple[str, StatusReport]:
 def _first_server(path: str, settings: Settings) -> tuple[str, StatusReport] | str:
     """The server of the instance file, or why there is none."""
     from maadd.cli.control_client import ControlConnection, Unreachable
+    from maadd.cli.running_servers import control_endpoints
     from maadd.protocol.control import Status, StatusReport
 
     reason = "nothing listens"
-    for endpoint in _endpoints(path, settings):
+    for endpoint in control_endpoints(path, settings):
         try:
             with closing(ControlConnection(endpoint)) as connection:
                 report = connection.ask(Status())
@@ -124,21 +124,3 @@ def _first_server(path: str, settings: Settings) -> tuple[str, StatusReport] | s
         if os.path.realpath(report.config_path) == os.path.realpath(path):
             return endpoint, report
     return reason
-
-
-def _endpoints(path: str, settings: Settings) -> Iterator[str]:
-    """Where the server's control socket may be: in the runtime directory as this environment
-    has it, or where the owner of one of the projects says."""
-    from maadd.config.instance import load_instance
-    from maadd.config.runtime_path import CONTROL_SOCKET, runtime_path
-    from maadd.protocol.ownership import last_owner
-
-    yield os.path.join(runtime_path(path, os.environ), CONTROL_SOCKET)
-    try:
-        projects = load_instance(path, settings).projects.values()
-    except MaadErrors:
-        # What is wrong with the file is for the server to say.
-        return
-    for project in projects:
-        if (endpoint := last_owner(project.path).endpoint) is not None:
-            yield endpoint

@@ -19,6 +19,7 @@ from maadd.config.instance import ProjectConfig
 from maadd.front.attachment import Attachment, AuditSink
 from maadd.front.reload import Reloader
 from maadd.front.state import RunningFront
+from maadd.front.token_follower import TokenFollower
 from maadd.pool.control_stream import peer_of, read_message
 from maadd.pool.pool import WorkerPool
 from maadd.protocol.control import (
@@ -33,6 +34,8 @@ from maadd.protocol.control import (
     Reloaded,
     Status,
     StatusReport,
+    SyncTokens,
+    TokensSynced,
     decode_request,
     decode_to_owner,
     encode,
@@ -54,6 +57,7 @@ class ControlServer:
         state: RunningFront,
         pool: WorkerPool,
         reloader: Reloader,
+        follower: TokenFollower | None,
         transport: str,
         log: FilteringBoundLogger,
         audit: AuditSink,
@@ -62,6 +66,7 @@ class ControlServer:
         self._state = state
         self._pool = pool
         self._reloader = reloader
+        self._follower = follower
         self._transport = transport
         self._log = log
         self._audit = audit
@@ -127,6 +132,8 @@ class ControlServer:
                 writer.write(encode(self._status()))
             case Reload():
                 writer.write(encode(await self._reload()))
+            case SyncTokens():
+                writer.write(encode(await self._sync_tokens(request.path)))
             case Attach():
                 await self._attach(request, pid, reader, writer)
         with contextlib.suppress(OSError):
@@ -156,6 +163,15 @@ class ControlServer:
             return Reloaded(msgspec.json.encode(await self._reloader.reload()))
         except (MaadError, MaadErrors) as failure:
             return _refused(failure)
+
+    async def _sync_tokens(self, path: str) -> Answer:
+        try:
+            if self._follower is not None and self._follower.follows(path):
+                await self._follower.reload()
+        except MaadError as failure:
+            self._log.warning("tokens_reload_failed", code=failure.code, message=failure.message)
+            return _refused(failure)
+        return TokensSynced()
 
     async def _attach(
         self,

@@ -241,6 +241,7 @@ class Front:
             state=state,
             pool=pool,
             reloader=reloader,
+            follower=self._follower,
             transport=settings.transport,
             log=self._log,
             audit=self._write_audit,

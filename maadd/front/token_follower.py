@@ -71,6 +71,7 @@ class TokenFollower:
         self._poll_s = poll_s
         self._watches = watch
         self._expired_until = time.time()
+        self._reading = asyncio.Lock()
 
     @property
     def mode(self) -> str:
@@ -78,6 +79,10 @@ class TokenFollower:
         if self._watches:
             return "watch"
         return "poll" if self._poll_s > 0 else "off"
+
+    def follows(self, path: str) -> bool:
+        """Whether the registry is the file at `path`."""
+        return os.path.realpath(self._registry.path) == os.path.realpath(path)
 
     async def run(self) -> None:
         """Follow until cancelled."""
@@ -103,10 +108,12 @@ class TokenFollower:
         Raises TOKENS_FILE_INVALID; the tokens known until then go on.
         """
         registry = self._registry
-        before = {record.id: record for record in registry.records()}
-        counts = await asyncio.to_thread(registry.reload)
-        self._log.info("tokens_reload", total=counts.total, active=counts.active)
-        self._audit_changes(before, registry.records())
+        # One after another: each change is to be audited once.
+        async with self._reading:
+            before = {record.id: record for record in registry.records()}
+            counts = await asyncio.to_thread(registry.reload)
+            self._log.info("tokens_reload", total=counts.total, active=counts.active)
+            self._audit_changes(before, registry.records())
         closed = self._sessions.close_dead_tokens(registry.death_of, keep=keep)
         return TokensReloaded(True, counts.total, counts.active, closed)
 

@@ -1,6 +1,6 @@
 """Messages on a front's local control socket (spec 04 §10, §13, §19).
 
-A connection begins with one request. `Status` and `Reload` are answered and the connection ends.
+A connection begins with one request. `Attach` apart, it is answered and the connection ends.
 `Attach` is for the calls of one project: from then on the other side is like the front of that
 project's worker, and this side like the worker. Each message is msgpack behind its length in four
 bytes.
@@ -46,6 +46,13 @@ class Reload(msgspec.Struct, frozen=True, tag="reload"):
     """Reload the instance and the tokens, and say what came of it (spec 04 §3)."""
 
 
+class SyncTokens(msgspec.Struct, frozen=True, tag="sync_tokens"):
+    """The token registry at `path` has changed: act by it, if it is yours, before you answer
+    (spec 04 §7.3)."""
+
+    path: str
+
+
 class Attach(msgspec.Struct, frozen=True, tag="attach"):
     """Calls on the project in the directory `root` will follow.
 
@@ -85,6 +92,10 @@ class Reloaded(msgspec.Struct, frozen=True, tag="reloaded"):
     data: bytes
 
 
+class TokensSynced(msgspec.Struct, frozen=True, tag="tokens_synced"):
+    """From now on no token counts here that the registry in question had ended."""
+
+
 class Attached(msgspec.Struct, frozen=True, tag="attached"):
     """Calls may come. `pid` is the front's."""
 
@@ -108,9 +119,9 @@ class Leaving(msgspec.Struct, frozen=True, tag="leaving"):
     """This front takes no more calls; what it holds is answered yet."""
 
 
-Request = Status | Reload | Attach
+Request = Status | Reload | SyncTokens | Attach
 ToOwner = Call | Cancel | Permit | SessionEnded
-Answer = StatusReport | Reloaded | Attached | Refused
+Answer = StatusReport | Reloaded | TokensSynced | Attached | Refused
 FromOwner = (
     Hello
     | Ready

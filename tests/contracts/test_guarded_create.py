@@ -71,6 +71,18 @@ def test_the_document_is_written_and_committed_as_expected(open_host: OpenHost) 
     assert done.fate is Fate.COMMITTED
 
 
+@pytest.mark.parametrize("body", ["a\r\r\nb", "\r\r\n\r\na\r\n\r\r\r\nb\r\r\n", "a\rb\n\rc"])
+def test_the_receipt_of_a_create_proves_every_mix_of_line_ends(
+    open_host: OpenHost, body: str
+) -> None:
+    host = open_host()
+    request = host.request(body=body)
+    host.create(request)
+    digest = request["expectedContentDigest"]
+    done = reconcile(host.receipt(), doc_type="memo", doc_id="me-1", content_digest=digest)
+    assert done.fate is Fate.COMMITTED
+
+
 def test_an_empty_body_never_becomes_the_template(open_host: OpenHost) -> None:
     host = open_host("feed")
     host.create(host.request(body=""))
@@ -166,13 +178,25 @@ def test_what_survives_exactly_is_accepted_whatever_its_shape(
         host.create(host.request(f"me-{number}", fields, parse_json(row["bodyJson"])))
 
 
-def test_what_the_writer_cannot_reproduce_is_named(open_host: OpenHost) -> None:
+@pytest.mark.parametrize(
+    ("fields", "body", "path"),
+    [
+        ({"extra": {"a": {"b": {"c": 1}}}}, "", "extra"),
+        ({"extra": {"a": {"b": {"c": [1]}}}}, "", "extra"),
+        ({"extra": "\ud800"}, "", "extra"),
+        ({}, "half \ud800", "body"),
+    ],
+)
+def test_what_would_not_survive_is_named_as_the_client_knows_it(
+    open_host: OpenHost, fields: dict[str, Any], body: str, path: str
+) -> None:
     host = open_host("feed")
-    deep = {"topic": "x", "extra": {"a": {"b": {"c": 1}}}}
-    error = refused(host, host.request(fields=deep))
+    error = refused(host, host.request(fields={"topic": "x", **fields}, body=body))
     assert error["code"] == "INVALID_FIELDS"
-    assert error["details"] == {"cause": "not_preserved", "path": "extra"}
-    assert "record" not in error["message"]
+    assert error["details"] == {"cause": "not_preserved", "path": path}
+    assert error["message"].startswith(f"{path}: ")
+    assert "new record" not in error["message"]
+    assert ("nested" in error["message"]) is isinstance(fields.get("extra"), dict)
 
 
 def test_a_refused_id_is_told_which_part_of_it_is_meant(open_host: OpenHost) -> None:

@@ -22,6 +22,10 @@ from daemon_bench import (
     run,
 )
 
+from maadd.auth.issue import TokenSpec, parse_grants
+from maadd.auth.registry import TokenRegistry
+from maadd.protocol.roles import Role
+
 
 class Office:
     """An instance of several projects whose file can be written anew."""
@@ -48,6 +52,12 @@ class Office:
 def issue(instance: Path, role: str, projects: str) -> str:
     flags = (f"--instance={instance}", f"--role={role}", f"--projects={projects}", "--agent=a")
     return run(BIN / "maad", "auth", "issue-token", *flags).strip()
+
+
+def issue_untold(instance: Path) -> str:
+    """A reader's token of which no command tells the server."""
+    registry = TokenRegistry.load(str(instance.parent / "_auth/tokens.yaml"))
+    return registry.issue(TokenSpec(Role.READER, parse_grants("*"))).plaintext
 
 
 def bound(daemon: Daemon, token: str, *names: str) -> Client:
@@ -230,7 +240,7 @@ def test_a_policy_without_its_repository_refuses_the_reload(office: Office, star
 def test_a_signal_reloads_instance_and_tokens(office: Office, start: Any) -> None:
     daemon = start(office, MAAD_WATCH="off", MAAD_TOKENS_POLL_MS="0")
     admin = bound(daemon, office.token, "alpha")
-    fresh = issue(office.path, "reader", "*")
+    fresh = issue_untold(office.path)
     port = daemon.wait_until_listening()
     assert Client(port, fresh).post({"jsonrpc": "2.0"})[0] == 401
     office.declare("alpha", "beta", "gamma")
@@ -242,7 +252,7 @@ def test_a_signal_reloads_instance_and_tokens(office: Office, start: Any) -> Non
     assert lines(daemon, "instance_reload")[0]["source"] == "sighup"
 
     # A bad file is logged; the tokens are reloaded all the same.
-    latest = issue(office.path, "reader", "*")
+    latest = issue_untold(office.path)
     office.path.write_text("nonsense")
     daemon.process.send_signal(signal.SIGHUP)
     assert eventually(lambda: len(lines(daemon, "tokens_reload")) == 2)

@@ -68,6 +68,25 @@ def test_a_revocation_by_command_ends_the_open_stream(
     assert other.ok("maad_summary")["totalDocuments"] == 20
 
 
+def test_a_change_by_command_holds_when_the_command_ends(instance: Instance, start: Any) -> None:
+    victim = auth(instance, "issue-token", "--role=reader", "--projects=*")
+    # Such a daemon looks at the registry only when it is told to.
+    daemon = start(instance, MAAD_WATCH="off", MAAD_TOKENS_POLL_MS="0")
+    old = bound(daemon, victim)
+    old.ok("maad_summary")
+    stream = Stream(old, daemon.wait_until_listening())
+    rotated = auth(instance, "rotate-token", f"--id={token_id(old)}")
+    assert old.post(PING)[0] == 401
+    stream.read_to_the_end()
+    new = bound(daemon, rotated)
+    stream = Stream(new, daemon.wait_until_listening())
+    auth(instance, "revoke-token", f"--id={token_id(new)}")
+    assert new.post(PING)[0] == 401
+    stream.read_to_the_end()
+    issued = auth(instance, "issue-token", "--role=reader", "--projects=*")
+    assert bound(daemon, issued).ok("maad_summary")["totalDocuments"] == 20
+
+
 def test_the_life_of_a_token(instance: Instance, start: Any) -> None:
     daemon = start(instance)
     admin = bound(daemon, instance.token)

@@ -38,7 +38,10 @@ CONTRACT = "guarded-create-v1"
 MAX_REQUEST_BYTES = 262_144
 _EXPONENT_FROM = 1e21
 
-_LOSSES = frozenset(("FRONTMATTER_GUARD", "PARSE_ERROR", "YAML_PROFILE_VIOLATION"))
+_OF_A_FILE = frozenset(("PARSE_ERROR", "YAML_PROFILE_VIOLATION"))
+"""What reading answers about lines of a file, which the client never saw."""
+
+_LOSSES = _OF_A_FILE | {"FRONTMATTER_GUARD"}
 """What the writer answers when it cannot reproduce a value."""
 
 
@@ -170,7 +173,7 @@ def prepare(
     try:
         plan = plan_draft(context, draft, identity, set())
     except MaadError as failure:
-        raise _not_preserved_instead(failure, args.fields) from failure
+        raise _not_preserved_instead(failure, draft) from failure
     assert plan.change is not None
     assert plan.change.data is not None
     stored = read_stored(plan.change.data, args.doc_id, args.doc_type, schema.ref)
@@ -255,23 +258,31 @@ def _check_doc_id(doc_id: str) -> None:
         )
 
 
-def _not_preserved_instead(failure: MaadError, fields: Mapping[str, Any]) -> MaadError:
+def _not_preserved_instead(failure: MaadError, draft: Draft) -> MaadError:
     """The writer's refusal of a value as what it means here."""
     if failure.code != "INVALID_FIELDS" and failure.code not in _LOSSES:
         return failure
     field = (failure.details or {}).get("field")
     if field is not None:
         return _not_preserved(field, failure.message)
-    culprit = next((key for key, value in fields.items() if not _is_readable(key, value)), None)
-    if culprit is None:
-        return _not_preserved(None, failure.message)
-    return _not_preserved(culprit, "it would not read back; it may be nested too deep")
+    problem = failure.message
+    if failure.code in _OF_A_FILE:
+        problem = "it would not read back; it may be nested too deep"
+    return _not_preserved(_culprit(draft), problem)
 
 
-def _is_readable(key: str, value: Any) -> bool:
-    """Whether the field alone can be written and read again."""
+def _culprit(draft: Draft) -> str:
+    """The field that cannot be written and read again even alone, or `body`, or `fields` where
+    each could."""
+    for key, value in draft.fields.items():
+        if not _is_readable({key: value}, ""):
+            return key
+    return "fields" if _is_readable({"doc_id": draft.doc_id}, draft.body or "") else "body"
+
+
+def _is_readable(fields: Mapping[str, Any], body: str) -> bool:
     try:
-        parse_document(serialize_record({key: value}, [key], ""), key)
+        parse_document(serialize_record(fields, [], body), "")
     except (MaadError, MaadErrors):
         return False
     return True
@@ -296,9 +307,9 @@ def _check_preserved(args: CreateGuardedArgs, schema_ref: str, stored: StoredDoc
         raise _not_preserved("body", "it would not read back as it was submitted")
 
 
-def _not_preserved(path: str | None, problem: str) -> MaadError:
-    details = {"cause": "not_preserved"} | ({} if path is None else {"path": path[:128]})
-    return MaadError("INVALID_FIELDS", f"{path or 'the content'}: {problem}", details)
+def _not_preserved(path: str, problem: str) -> MaadError:
+    details = {"cause": "not_preserved", "path": path[:128]}
+    return MaadError("INVALID_FIELDS", f"{path[:128]}: {problem}", details)
 
 
 def _with_contract(plan: Plan, mode: str, schema_digest: str, content_digest: str) -> Plan:
