@@ -96,8 +96,10 @@ def issue_token(
         fail(failure)
     for advisory in advisories:
         warn(f"{advisory.code}: {advisory.message}")
-    _show_issued(issued, as_json)
-    _tell_servers(settings, instance)
+    try:
+        _show_issued(issued, as_json)
+    finally:
+        _tell_servers(settings, instance)
 
 
 @auth_command.command("revoke-token")
@@ -129,8 +131,10 @@ def rotate_token(token_id: str, as_json: bool) -> None:
         issued = _registry(settings, instance).rotate(token_id)
     except MaadError as failure:
         fail(failure)
-    _show_issued(issued, as_json)
-    _tell_servers(settings, instance)
+    try:
+        _show_issued(issued, as_json)
+    finally:
+        _tell_servers(settings, instance)
 
 
 @auth_command.command("list-tokens")
