@@ -34,7 +34,7 @@ from maadd.front.token_follower import TokenFollower
 from maadd.ops.activation import take_inherited
 from maadd.ops.audit import AuditLog
 from maadd.ops.logs import capture_library_logs, log_channel_ready, open_ops_log
-from maadd.ops.memory import CgroupMemory, cgroup_levels, cgroup_memory
+from maadd.ops.memory import cgroup_levels, cgroup_reader
 from maadd.ops.meter import Meter
 from maadd.ops.notify import ServiceNotifier
 from maadd.pipeline.front_tools import EnginelessHandler
@@ -94,7 +94,7 @@ class Front:
         self._reloader: Reloader | None = None
         self._control: ControlServer | None = None
         self._reloading: set[asyncio.Task[None]] = set()
-        self._cgroup_levels = cgroup_levels()
+        self._read_cgroup = cgroup_reader(cgroup_levels())
         self._stdio = (-1, -1)
         self._forced = False
         self._timed_out = False
@@ -412,9 +412,6 @@ class Front:
 
     def _write_audit(self, event: str, fields: dict[str, Any]) -> None:
         self._audit.write(event, **fields)
-
-    def _read_cgroup(self) -> CgroupMemory | None:
-        return cgroup_memory(self._cgroup_levels)
 
     async def _feed_watchdog(self) -> None:
         interval = self._notifier.watchdog_s
