@@ -89,6 +89,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         closes = not cycle.keep_alive or cycle.disconnected or CLOSE in headers
         if closes or self.flow.write_paused or cycle.scope["method"] == "HEAD":
             return False
+        # It leads back to the cycle, which would live until the collector finds it.
+        del cycle.scope["extensions"]
         cycle.waiting_for_100_continue = False
         cycle.response_started = cycle.response_complete = True
         lines = [b"%s: %s\r\n" % header for header in self.server_state.default_headers]
