@@ -17,6 +17,7 @@ from daemon_bench import Client, Daemon, Instance, eventually, make_project
 from maadd.auth.issue import TokenSpec, parse_grants
 from maadd.auth.registry import TokenRegistry
 from maadd.protocol.roles import Role
+from maadd.protocol.tools import TOOLS
 
 
 def code(envelope: dict[str, Any]) -> str:
@@ -314,6 +315,56 @@ def test_limits_of_a_session(unindexed: Instance, start: Any) -> None:
     assert daemon.stop() == 0
 
 
+def test_settings_that_shape_the_answers(unindexed: Instance, start: Any) -> None:
+    """Sections 1, 1.1, 5.2, 7.1 and 12.3."""
+    reader = issue(unindexed, Role.READER, "main")
+    # A server with an active token takes no notice of the legacy one.
+    daemon = start(
+        unindexed,
+        "--prov=on",
+        "--auth-token=ignored",
+        MAAD_BOOT_REINDEX="1",
+        MAAD_STRUCTURED_CONTENT="1",
+        MAAD_FILTER_TOOLS="1",
+        MAAD_RESPONSE_MAX_BYTES="4000",
+    )
+    for token, role in ((reader, Role.READER), (unindexed.token, Role.ADMIN)):
+        client = daemon.client(token)
+        client.ok("maad_use_project", name="main")
+        listed = {one["name"] for one in client.request("tools/list", {})["result"]["tools"]}
+        assert listed == {
+            name
+            for name, spec in TOOLS.items()
+            if spec.available and (spec.min_role or Role.READER) <= role
+        }
+
+    call = {"name": "maad_get", "arguments": {"docId": "nte-1"}}
+    result = client.request("tools/call", call)["result"]
+    (item,) = result["content"]
+    envelope = json.loads(item["text"])
+    assert (list(envelope), envelope["_source"]) == (["ok", "data", "_source"], "maad_get")
+    assert (item["type"], result["structuredContent"]) == ("text", envelope)
+    assert "_source" not in client.call("maad_get", docId="nte-none")
+
+    asked = {"docType": "note", "fields": {"title": "Once"}, "idempotencyKey": "k"}
+    first, again = client.call("maad_create", **asked), client.call("maad_create", **asked)
+    assert (first["ok"], again["data"]) == (True, first["data"])
+    assert again["_meta"]["replayed"] is True
+    assert again["_meta"]["original_request_id"] != again["_meta"]["request_id"]
+    assert again["_meta"]["original_completed_at"]
+    reused = client.call("maad_create", **asked | {"fields": {"title": "Twice"}})
+    assert code(reused) == "IDEMPOTENCY_KEY_REUSED"
+
+    records = [{"docType": "note", "fields": {"title": f"r{number}"}} for number in range(50)]
+    refused = client.call("maad_bulk_create", records=records)
+    assert code(refused) == "RESPONSE_TOO_LARGE"
+    assert details(refused)["writeOutcome"] == "unknown_reconcile"
+    assert details(refused)["observedBytes"] > details(refused)["capBytes"] == 4000
+    assert "receipt" in details(refused)["hint"]
+    assert client.ok("maad_query", docType="note", limit=1)["total"] == 20 + 1 + 50
+    assert daemon.stop() == 0
+
+
 class StuckCall:
     """A call that is in a worker which stands still. The daemon serves its metrics."""
 
@@ -380,13 +431,29 @@ def test_a_drain_refuses_new_work_and_a_second_signal_ends_it(
 def test_stuck_work_ends_the_drain_with_one(
     unindexed: Instance, start: Any, tmp_path: Path
 ) -> None:
-    """Section 15."""
+    """Section 15; before it a call that outlasts its time (step 16 of 6, and 16)."""
     metrics = tmp_path / "m.sock"
     daemon = start(
-        unindexed, MAAD_BOOT_REINDEX="1", MAAD_SHUTDOWN_TIMEOUT_MS="100", MAADD_METRICS=str(metrics)
+        unindexed,
+        MAAD_BOOT_REINDEX="1",
+        MAAD_SHUTDOWN_TIMEOUT_MS="100",
+        MAADD_METRICS=str(metrics),
+        MAAD_REQUEST_TIMEOUT_MS="1500",
     )
     client = daemon.client(unindexed.token)
     client.ok("maad_use_project", name="main")
+    # The start, too, may outlast the time of a call.
+    assert eventually(lambda: client.call("maad_summary")["ok"], 30)
+    # A write waits two seconds for somebody else's lock.
+    lock = unindexed.project / ".git/index.lock"
+    lock.touch()
+    late = client.call("maad_create", docType="note", fields={"title": "Late"})
+    assert code(late) == "REQUEST_TIMEOUT"
+    assert details(late) == {
+        "tool": "maad_create", "limitMs": 1500, "writeOutcome": "unknown_reconcile",
+    }  # fmt: skip
+    assert eventually(lambda: '"msg":"tool_call_overrun"' in daemon.log)
+    lock.unlink()
     stuck = StuckCall(client, metrics)
     daemon.process.send_signal(signal.SIGTERM)
     assert eventually(lambda: '"msg":"shutdown_timeout"' in daemon.log)
@@ -396,3 +463,14 @@ def test_stuck_work_ends_the_drain_with_one(
     told = {line["msg"]: line for line in log_lines(daemon)}
     assert (told["shutdown_timeout"]["in_flight"], told["shutdown_timeout"]["level"]) == (1, 40)
     assert told["shutdown_complete"]["drain_timed_out"] is True
+    overrun = told["tool_call_overrun"]
+    assert (overrun["level"], overrun["event"], overrun["error"]) == (40, overrun["msg"], None)
+    assert (overrun["tool"], overrun["limit_ms"]) == ("maad_create", 1500)
+    timed_out = [one for one in log_lines(daemon) if one.get("error_code") == "REQUEST_TIMEOUT"]
+    assert overrun["request_id"] == timed_out[0]["request_id"]
+    failed = told["commit_failed"]
+    assert (failed["level"], failed["code"], failed["action"], failed["file_count"]) == (
+        40, "GIT_COMMIT_FAILED", "create", 1,
+    )  # fmt: skip
+    assert (failed["doc_id"], failed["doc_type"]) == ("nte-late", "note")
+    assert "index.lock" in failed["message"]

@@ -73,6 +73,16 @@ class Stdio:
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
 
+def session_of(lines: list[dict[str, Any]]) -> tuple[str, str]:
+    """The id of the one session in the log, and why it was closed."""
+    [opened] = [line for line in lines if line["msg"] == "session_open"]
+    [closed] = [line for line in lines if line["msg"] == "session_close"]
+    assert (opened["channel"], opened["transport"]) == ("audit", "stdio")
+    assert closed["session_id"] == opened["session_id"]
+    assert closed["duration_ms"] >= 0
+    return opened["session_id"], closed["reason"]
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     made = make_project(tmp_path / "main", records=3)
@@ -122,6 +132,8 @@ def test_outdated_guides_are_told_once_in_the_log(project: Path) -> None:
     _, log = server.process.communicate(timeout=10)
     lines = [json.loads(line) for line in log.splitlines()]
     [line] = [line for line in lines if line["msg"] == "instructions_outdated"]
+    # The client ended its input; SIGTERM is another reason.
+    assert session_of(lines)[1] == "client"
     assert line["project_root"] == str(project)
     assert line["stale"] == [{"file": "MAAD.md", "state": "outdated"}]
     assert (project / "MAAD.md").read_bytes().endswith(b"# Older\n")
@@ -176,4 +188,7 @@ def test_the_environment_can_rebuild_at_start(tmp_path: Path) -> None:
     server.initialize()
     assert server.call("maad_summary")["data"]["totalDocuments"] == 3
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(10) == 0
+    _, log = server.process.communicate(timeout=10)
+    assert server.process.returncode == 0
+    session, reason = session_of([json.loads(line) for line in log.splitlines()])
+    assert (session[:6], len(session), reason) == ("stdio-", 42, "shutdown")
