@@ -34,10 +34,13 @@ def registry(instance: Instance) -> TokenRegistry:
     return TokenRegistry.load(str(instance.path.parent / "_auth/tokens.yaml"))
 
 
-def issue(instance: Instance, role: Role, projects: str) -> str:
+LATER = "2099-01-01T00:00:00.000Z"
+
+
+def issue(instance: Instance, role: Role, projects: str, expires: str | None = None) -> str:
     """A token for projects as in `main:reader,second`."""
-    grants = parse_grants(projects)
-    return registry(instance).issue(TokenSpec(role=role, projects=grants)).plaintext
+    spec = TokenSpec(role=role, projects=parse_grants(projects), expires_at=expires)
+    return registry(instance).issue(spec).plaintext
 
 
 def log_lines(daemon: Daemon) -> list[dict[str, Any]]:
@@ -144,8 +147,10 @@ def test_binding_roles_and_what_the_logs_say_of_it(tmp_path: Path, start: Any) -
             file.write(f"  - name: {name}\n    path: ./{name}\n    role: {role}\n")
     narrow = issue(instance, Role.WRITER, "main:reader,second")
     others = issue(instance, Role.READER, "main"), issue(instance, Role.ADMIN, "main")
-    daemon = start(instance, MAAD_BOOT_REINDEX="1")
+    expiring = issue(instance, Role.READER, "main", LATER)
+    daemon = start(instance, MAAD_BOOT_REINDEX="1", MAAD_WATCH="off", MAAD_TOKENS_POLL_MS="0")
 
+    daemon.client(expiring)
     client = daemon.client(narrow)
     shown = client.ok("maad_projects")
     assert {one["name"]: one["role"] for one in shown["projects"]} == {
@@ -215,8 +220,10 @@ def test_binding_roles_and_what_the_logs_say_of_it(tmp_path: Path, start: Any) -
     assert send(single, "DELETE") == 200
     record = client.ok("maad_current_session")["token"]["tokenId"]
     registry(instance).revoke(record)
+    stored = instance.path.parent / "_auth/tokens.yaml"
+    stored.write_text(stored.read_text().replace(LATER, "2001-01-01T00:00:00.000Z"))
     daemon.process.send_signal(signal.SIGHUP)
-    assert eventually(lambda: '"reason":"auth"' in daemon.log)
+    assert eventually(lambda: daemon.log.count('"reason":"auth"') == 2)
     assert daemon.stop() == 0
 
     told = log_lines(daemon)
@@ -228,7 +235,8 @@ def test_binding_roles_and_what_the_logs_say_of_it(tmp_path: Path, start: Any) -
     assert first["pin_rejected"]["code"] == "PIN_ON_EXISTING_SESSION"
     mismatch = first["session_principal_mismatch"]
     assert (mismatch["level"], mismatch["presented_token_id"]) == (40, record)
-    assert first["session_token_evicted"]["reason"] == "revoked"
+    evicted = [line["reason"] for line in told if line["msg"] == "session_token_evicted"]
+    assert sorted(evicted) == ["expired", "revoked"]
     for name in ("instance_reload_start", "instance_reload_complete"):
         assert (first[name]["source"], "phase" in first[name]) == ("sighup", True)
     assert {"total", "active"} <= first["tokens_reload"].keys()
@@ -241,10 +249,10 @@ def test_binding_roles_and_what_the_logs_say_of_it(tmp_path: Path, start: Any) -
     assert refused_codes.count("SESSION_ALREADY_BOUND") == 2
     assert refused_codes.count("SESSION_PINNED") == 2
     opened = [line for line in told if line["msg"] == "session_open"]
-    assert [line.get("binding_source") for line in opened] == [None, None, "gateway_pin"]
+    assert [line.get("binding_source") for line in opened] == [None] * 3 + ["gateway_pin"]
     assert {line["transport"] for line in opened} == {"http"}
     closed = [line["reason"] for line in told if line["msg"] == "session_close"]
-    assert sorted(closed) == ["auth", "shutdown", "transport"]
+    assert sorted(closed) == ["auth", "auth", "shutdown", "transport"]
 
 
 def test_limits_of_a_session(unindexed: Instance, start: Any) -> None:

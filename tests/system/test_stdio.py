@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from daemon_bench import BIN, ENVIRONMENT, descendants, eventually, is_alive, make_project, run
 
+from maadd.protocol.roles import parse_role
+from maadd.protocol.tools import TOOLS
 from maadd_worker.instructions.stamp import stamped
 
 HELLO = {
@@ -106,6 +108,19 @@ def test_a_single_project_is_bound_by_itself(project: Path) -> None:
 def test_every_role_is_offered_the_guides_and_admins_refresh_them(project: Path, role: str) -> None:
     server = Stdio(project, f"--role={role}")
     server.initialize()
+    server.send({"jsonrpc": "2.0", "id": 0, "method": "tools/list"})
+    offered = {one["name"] for one in server.receive()["result"]["tools"]}
+    rank = parse_role(role)
+    assert rank is not None
+    # Those of its role, `maad_subscribe` too, and none for choosing a project.
+    assert offered == {
+        name
+        for name, spec in TOOLS.items()
+        if spec.available and spec.min_role is not None and spec.min_role <= rank
+    }
+    if role == "admin":
+        health = server.call("maad_health")["data"]["instance"]
+        assert (health["name"], health["source"]) == ("main-legacy", "synthetic")
     states = {one["state"] for one in server.call("maad_instructions")["data"]["files"]}
     assert states == {"current"}
     (project / "MAAD.md").unlink()

@@ -7,6 +7,8 @@ import threading
 
 import pytest
 
+from maadd.config.rules import TrustProxy
+
 BAD = "maad_pat_" + "0" * 32
 
 
@@ -164,6 +166,14 @@ def test_the_reason_is_only_in_the_log(own_server, doomed_tokens):
     assert logged[0]["token_id"] == dead
     assert logged[0]["remote_addr"] == "127.0.0.1"
     assert doomed_tokens.other not in repr(own_server.events)
+
+
+def test_the_log_has_the_address_that_a_trusted_proxy_tells(start):
+    forwarded = {"X-Forwarded-For": "6.6.6.6, 203.0.113.7"}
+    for trust, address in ((TrustProxy(), "127.0.0.1"), (TrustProxy(hops=1), "203.0.113.7")):
+        server = start(trust_proxy=trust)
+        assert server.request(body=server.hello, headers=forwarded).status == 401
+        assert server.logged("auth_failure")[0]["remote_addr"] == address
 
 
 def test_no_bearer_comes_before_the_session(server):
