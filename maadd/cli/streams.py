@@ -57,11 +57,12 @@ def open_standard_streams() -> None:
     # A program that calls `main` keeps the streams that it has put there.
     if sys.stdout is sys.__stdout__:
         # Names of files may be no Unicode; in JSON what is written then is its escape.
-        sys.stdout = _text(_Output(1, "wb", closefd=False), sys.stdout)
+        output = _Output(1, "wb", closefd=False)
+        sys.stdout = _text(output, sys.stdout, by_line=output.isatty())
     elif isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _text(_Messages(2, "wb", closefd=False), sys.stderr)
+        sys.stderr = _text(_Messages(2, "wb", closefd=False), sys.stderr, by_line=True)
 
 
 def drop_output() -> None:
@@ -71,11 +72,11 @@ def drop_output() -> None:
     os.close(null)
 
 
-def _text(file: io.FileIO, before: io.TextIOBase | None) -> io.TextIOWrapper:
+def _text(file: io.FileIO, before: io.TextIOBase | None, *, by_line: bool) -> io.TextIOWrapper:
     """A text stream over the file, in the encoding of the one before."""
     return io.TextIOWrapper(
         io.BufferedWriter(file),
         encoding=None if before is None else before.encoding,
         errors="backslashreplace",
-        line_buffering=file.isatty(),
+        line_buffering=by_line,
     )

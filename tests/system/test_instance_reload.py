@@ -235,6 +235,16 @@ def test_another_history_policy_restarts_one_worker_and_loses_nothing(
     for doc_id in acknowledged:
         assert admin.call("maad_get", project="alpha", docId=doc_id)["ok"]
 
+    # Under the policy without writes every tool that writes is refused, refreshing guides too.
+    office.declare("alpha: history_mode: read", "beta")
+    admin.ok("maad_instance_reload")
+    for tool, arguments, code in (
+        ("maad_create", {"docType": "note", "fields": {"title": "x"}}, "PROJECT_READ_ONLY"),
+        ("maad_instructions", {"action": "refresh", "dryRun": False}, "READ_ONLY"),
+    ):
+        assert code_of(admin.call(tool, project="alpha", **arguments)) == code
+    assert admin.ok("maad_instructions", project="alpha")["files"]
+
 
 def test_a_policy_without_its_repository_refuses_the_reload(office: Office, start: Any) -> None:
     daemon = start(office)
