@@ -98,8 +98,15 @@ def test_a_replay_gives_back_what_it_had_paid(make_bench: Any) -> None:
         ("maad_delete_where", {"docType": "ship", "filters": {}, "confirm": True}, None),
         ("maad_purge_soft_deleted", {"confirm": True}, None),
         ("maad_reindex", {"force": True}, None),
+        ("maad_update", {"docId": "shp-a", "fields": {"a": 1}}, None),
+        ("maad_repair_where", {"docType": "ship", "repairTypes": ["fix_schema_drift"],
+                               "confirm": True}, None),
+        ("maad_reload", {}, None),
+        ("maad_flush", {}, None),
+        ("maad_backup", {"label": "x"}, None),
+        ("maad_instructions", {"action": "refresh", "dryRun": False}, None),
     ],
-)
+)  # fmt: skip
 def test_a_server_in_dry_run_only_tells(
     make_bench: Any, tool: str, args: dict[str, Any], shown: dict[str, Any] | None
 ) -> None:

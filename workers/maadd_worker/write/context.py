@@ -91,7 +91,6 @@ class Plan(msgspec.Struct, frozen=True):
     warnings: tuple[Advice, ...] = ()
     changed_fields: tuple[str, ...] = ()
     previous_version: int | None = None
-    notify: bool = True
     keeps_file: bool = False
     """Whether a new file stays when it cannot be indexed (spec 05 §6.6)."""
 

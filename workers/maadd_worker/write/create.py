@@ -80,7 +80,6 @@ def plan_draft(
     entry, schema, fields, doc_id = draft.entry, draft.schema, draft.fields, draft.doc_id
     check_doc_id(doc_id)
     path = context.model.record_path(entry, doc_id)
-    _refuse_lost_folder(context, entry)
     _refuse_indexed(context, entry, doc_id, draft.generated)
 
     frontmatter: dict[str, Any] = {
@@ -93,6 +92,7 @@ def plan_draft(
     if not report.valid:
         raise MaadErrors(report_errors(report))
     data = _bytes(draft, path, frontmatter)
+    _refuse_lost_folder(context, entry)
     _refuse_on_disk(context, entry, doc_id, draft.generated)
     parsed = preflight(context, doc_id, path, data)
 
