@@ -155,9 +155,25 @@ def test_a_replay_has_the_answer_of_then_and_the_durability_of_now(shared: Any) 
         "replayed", "original_request_id", "original_completed_at",
     }  # fmt: skip
     assert again.meta["warnings"] == first.meta["warnings"]
-    assert again.meta["history"]["outcome"] == "committed"
+    assert again.meta["history"] == first.meta["history"]
+    assert len(first.meta["history"]["sha"]) == 40
     created = shared.ok("maad_get", docId="voy-rep")["createdAt"]
     assert created <= again.meta["original_completed_at"]
+
+
+def test_the_replays_of_a_group_and_of_a_bulk_call_name_their_commits(shared: Any) -> None:
+    calls = [
+        shared.request(
+            "maad_create", {"docType": "ship", "fields": {"name": name}, "idempotencyKey": name}
+        )
+        for name in ("Group one", "Group two")
+    ]
+    records = [{"docType": "ship", "fields": {"name": f"Bulk {n}"}} for n in range(2)]
+    calls.append(shared.request("maad_bulk_create", {"records": records, "idempotencyKey": "bulk"}))
+    first = [reply.meta["history"] for reply in shared.group(*calls)]
+    again = [reply.meta["history"] for reply in shared.group(*calls)]
+    assert len({one["sha"] for one in first}) == 3
+    assert again == first
 
 
 @pytest.mark.parametrize(
@@ -395,6 +411,26 @@ def test_a_file_that_cannot_be_indexed_is_taken_back_or_told(fallible: Any) -> N
     assert "maad_reindex" in stays.pop("recoveryHint")
     assert stays == {**path, "fileWritten": True, "indexed": False}
     assert (fallible.root / "ships/shp-bo.md").exists()
+
+
+DEEP = {"a": {"b": {"c": 1}}}
+
+
+def test_a_record_that_would_not_be_read_back_names_its_file(shared: Any) -> None:
+    shared.reply("maad_create", docType="ship", fields={"name": "Shallow"})
+    calls = {
+        "shp-deep": ("maad_create", {"docType": "ship", "fields": {"name": "Deep", "x": DEEP}}),
+        "shp-shallow": ("maad_update", {"docId": "shp-shallow", "fields": {"x": DEEP}}),
+    }
+    for doc_id, (tool, args) in calls.items():
+        error = shared.error(tool, **args)
+        assert error["code"] == "YAML_PROFILE_VIOLATION"
+        details = error["details"]
+        assert details.items() >= {
+            "docId": doc_id, "filePath": f"ships/{doc_id}.md", "fileWritten": False,
+        }.items()  # fmt: skip
+        assert error["message"].startswith(f"ships/{doc_id}.md:{details['line']}:")
+    assert not (shared.root / "ships/shp-deep.md").exists()
 
 
 def test_answers_are_json_objects(shared: Any) -> None:

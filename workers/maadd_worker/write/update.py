@@ -87,16 +87,18 @@ def plan_update(
     warnings += missing_refs(context.writer, schema, merged, set(changed), claimed)
 
     touches_body = args.body is not None or args.append_body is not None
-    data, parsed = stored.data, None
+    data: bytes = stored.data
+    parsed: ParsedDocument | None = None
     if changed or touches_body or original is not None:
-        data = rewrite_record(
-            stored.data if original is None else original_bytes(original),
+        order = order_keys(merged, schema.required, list(schema.fields))
+        before = stored.data if original is None else original_bytes(original)
+        body = update_body(stored.split, args.body, args.append_body) if touches_body else None
+        data, parsed = preflight(
+            context,
+            row.doc_id,
             row.file_path,
-            merged,
-            order_keys(merged, schema.required, list(schema.fields)),
-            body=update_body(stored.split, args.body, args.append_body) if touches_body else None,
+            lambda: rewrite_record(before, row.file_path, merged, order, body=body),
         )
-        parsed = preflight(context, row.doc_id, row.file_path, data)
     return _plan(
         row, stored, args, merged, tuple(changed), data, parsed, report, warnings, identity
     )
