@@ -141,6 +141,14 @@ def test_what_changes_nothing_runs_normally(
     assert bench.worker.calls[0].dry_run is False
 
 
+def test_a_dry_run_is_judged_and_charged_like_a_write(make_bench: Any) -> None:
+    bench = make_bench(dry_run=True, bulk_max_items=2, rl_writes_per_sec=1)
+    error = bench.error("maad_bulk_create", **items("maad_bulk_create", 3))
+    assert error["code"] == "BULK_LIMIT_EXCEEDED"
+    assert bench.call("maad_delete", docId="shp-a")["dryRun"] is True
+    assert bench.error("maad_delete", docId="shp-a")["details"]["reason"] == "writes_per_sec"
+
+
 def test_a_replay_is_a_replay_also_in_dry_run(make_bench: Any) -> None:
     bench = make_bench(dry_run=True)
     meta = {"replayed": True, "original_request_id": "r0"}

@@ -296,14 +296,22 @@ def test_a_create_is_refused_for_its_first_fault(
     assert shared.error("maad_create", **args)["code"] == code
 
 
-def test_a_folder_that_leads_outside_is_told_after_what_is_wrong_with_the_record(
+def test_a_folder_that_leads_outside_is_told_after_what_is_wrong_with_the_call(
     open_project: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     project = open_project()
-    (project.root / "ships").symlink_to(tmp_path_factory.mktemp("outside"))
+    create(project, "Inside")
+    outside = tmp_path_factory.mktemp("outside") / "ships"
+    (project.root / "ships").rename(outside)
+    (project.root / "ships").symlink_to(outside)
     bad, good = ({"docType": "ship", "fields": {"name": "x" * n}} for n in (41, 1))
     assert project.error("maad_create", **bad)["code"] == "VALIDATION_FAILED"
     assert project.error("maad_create", **good)["code"] == "PATH_OUTSIDE_PROJECT"
+    stale = {"docId": "shp-inside", "expectedVersion": 9}
+    for tool in ("maad_update", "maad_delete"):
+        assert project.error(tool, **stale)["code"] == "VERSION_CONFLICT"
+        assert project.error(tool, docId="shp-inside")["code"] == "PATH_OUTSIDE_PROJECT"
+    assert [path.name for path in outside.iterdir()] == ["shp-inside.md"]
 
 
 EVERYTHING = {"expectedVersion": 9, "fields": {"doc_id": "x"}}
