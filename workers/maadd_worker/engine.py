@@ -486,18 +486,23 @@ class Engine:
         wait = self._watching.settle(sooner(wait, self._semantic.settle(idle)))
         return 0.0 if more else wait
 
-    def connect_log(self, warn: Callable[..., None]) -> None:
-        """Hand over what logs a warning (its name, and members by keyword); failed commits are
-        logged with it, also those since the start, and what the start has to tell."""
+    def connect_log(
+        self, warn: Callable[..., None], info: Callable[..., None] | None = None
+    ) -> None:
+        """Hand over what logs a warning and what logs something to know (its name, and members
+        by keyword); failed commits are logged too, also those since the start, and what the
+        start has to tell."""
         self._history.connect_log(warn)
         self._semantic.connect_log(warn)
         self._watching.warn = warn
+        self._watching.info = info or warn
         self._tell_notices()
 
     def _tell_notices(self) -> None:
         while self._notices:
             notice = self._notices.pop(0)
-            self._watching.warn(notice.event, **notice.members)
+            write = self._watching.info if notice.level == "info" else self._watching.warn
+            write(notice.event, **notice.members)
 
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hand over what has the writer thread call `settle`."""

@@ -26,7 +26,7 @@ from maadd_worker.index.counters import read_counters
 from maadd_worker.index.documents import DocumentRow
 from maadd_worker.index.known_files import KnownFile, known_files
 from maadd_worker.index.load import load
-from maadd_worker.index.pass_report import PassChange, PassProgress, ReindexReport
+from maadd_worker.index.pass_report import ChangedId, PassChange, PassProgress, ReindexReport
 from maadd_worker.index.past import PastLookup, PastStamps, when_asked
 from maadd_worker.index.pipeline import Pipeline
 from maadd_worker.index.prepare import COLLECTION_THRESHOLD, FileTask, Limits, PreparedFile
@@ -192,6 +192,7 @@ class _Pass:
         self._scanned: set[str] = set()
         self._errors: list[MaadError] = []
         self._warnings: list[str] = []
+        self._changed_ids: list[ChangedId] = []
         self._failed_types: set[str] = set()
         self._seen = self._indexed = self._skipped = self._partial = 0
         self._to_come: int | None = None
@@ -338,6 +339,8 @@ class _Pass:
             return
         self._indexed += 1
         self._partial += done.row.partial
+        if done.changed_id is not None:
+            self._changed_ids.append(done.changed_id)
         if self._changed is not None:
             if done.replaced is not None:
                 self._changed(PassChange("delete", done.replaced))
@@ -410,4 +413,5 @@ class _Pass:
             prunable=swept.prunable,
             prunable_ids=swept.prunable_ids,
             complete=all(walk.state != "broken" for walk in walks),
+            changed_ids=tuple(self._changed_ids),
         )

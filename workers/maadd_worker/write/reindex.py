@@ -15,7 +15,7 @@ from maadd_worker.history.lost_versions import past_of
 from maadd_worker.history.outcome import GitFailure
 from maadd_worker.index.document import index_document
 from maadd_worker.index.full_pass import PassSteps, index_steps
-from maadd_worker.index.pass_report import PassProgress, ReindexReport
+from maadd_worker.index.pass_report import ChangedId, PassProgress, ReindexReport
 from maadd_worker.index.past import PastLookup
 from maadd_worker.outcome import Advice, Outcome
 from maadd_worker.write.context import WriteContext
@@ -109,6 +109,7 @@ def _index_files(context: WriteContext, scope: _Scope, *, force: bool) -> PassSt
         paths = [file.path for file in context.root.walk_markdown(scope.path).files]
     indexed = skipped = partial = 0
     errors: list[MaadError] = []
+    changed_ids: list[ChangedId] = []
     for number, path in enumerate(paths):
         if number and number % _STEP_FILES == 0:
             yield PassProgress(scope.path, len(paths), number, indexed, len(errors), len(paths))
@@ -127,6 +128,8 @@ def _index_files(context: WriteContext, scope: _Scope, *, force: bool) -> PassSt
         except (MaadError, MaadErrors) as failure:
             errors.extend(errors_of(failure))
             continue
+        if done.changed_id is not None:
+            changed_ids.append(done.changed_id)
         if done.action == "unchanged" and not (force or len(paths) == 1):
             skipped += 1
         else:
@@ -144,4 +147,5 @@ def _index_files(context: WriteContext, scope: _Scope, *, force: bool) -> PassSt
         prunable=0,
         prunable_ids=(),
         complete=True,
+        changed_ids=tuple(changed_ids),
     )
