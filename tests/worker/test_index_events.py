@@ -45,6 +45,24 @@ def test_a_pass_tells_of_files_that_it_could_not_take_whole(open_project: Any, l
     assert "_deleted_shp-odd.md" in told["index_scan_warnings"]["messages"][0]
 
 
+def test_writes_and_hand_edits_beyond_the_annotation_cap_are_told(
+    open_project: Any, logged: Any
+) -> None:
+    project = open_project(max_doc_annotations=1)
+    connect(project, logged)
+    many = "[[person:A|a]] [[person:B|b]]"
+    project.ok("maad_create", docType="ship", docId="shp-a", fields={"name": "A"}, body=many)
+    project.ok("maad_create", docType="ship", docId="shp-b", fields={"name": "B"}, body="few")
+    project.ok("maad_delete", docId="shp-a")
+    project.settle()
+    assert logged == [("doc_body_truncated", {"records": 1})]
+    write_ship(project, "shp-b", many)
+    project.engine._watching.findings.add(["ships/shp-b.md"], "seen")
+    project.settle()
+    assert logged[1:] == [("doc_body_truncated", {"records": 1})]
+    assert project.ok("maad_summary")["warnings"]["partialDocs"] == 1
+
+
 def test_the_pass_of_the_start_is_told_when_a_log_is_there(open_project: Any, logged: Any) -> None:
     project = open_project()
     write_ship(project, "shp-big", "x" * 300)

@@ -73,6 +73,42 @@ def test_a_read_only_start_names_what_it_would_have_to_make_and_makes_nothing(
     assert tree(root) == before
 
 
+@pytest.mark.parametrize("mode", ["feed", "read"])
+def test_an_index_that_lost_everything_refuses_whatever_it_would_answer_wrongly(
+    open_project: Any, project: Path, mode: str
+) -> None:
+    open_project("feed").close()
+    (project / "ships").mkdir()
+    (project / "ships/shp-a.md").write_text(SHIP)
+    opened = open_project(mode)
+    for tool, args in GUARDED:
+        error = opened.error(tool, **args)
+        assert (tool, error["code"]) == (tool, "INDEX_EMPTY")
+        assert error["details"] == {"onDiskMarkdownFiles": 1}
+        assert ("cannot rebuild" in error["message"]) is (mode == "read")
+    assert opened.ok("maad_health")["initialized"] is True
+    if mode == "feed":
+        assert opened.ok("maad_reindex")["indexed"] == 1
+        assert opened.ok("maad_summary")["totalDocuments"] == 1
+
+
+GUARDED: list[tuple[str, dict[str, Any]]] = [
+    ("maad_summary", {}),
+    ("maad_describe", {}),
+    ("maad_schema", {"docType": "ship"}),
+    ("maad_scan", {"path": "."}),
+    ("maad_get", {"docId": "shp-a"}),
+    ("maad_query", {"docType": "ship"}),
+    ("maad_changes_since", {}),
+    ("maad_verify", {"mode": "integrity"}),
+    ("maad_history", {"docId": "shp-a"}),
+    ("maad_create", {"docType": "ship", "fields": {"name": "Bo"}}),
+    ("maad_backup", {"mode": "list"}),
+    ("maad_flush", {}),
+    ("maad_reload", {}),
+]
+
+
 def test_a_schema_of_another_name_costs_its_type_alone(open_project: Any, project: Path) -> None:
     schema = project / "_schema/voyage.v1.yaml"
     schema.write_text(schema.read_text().replace("type: voyage", "type: trip"))

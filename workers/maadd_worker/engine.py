@@ -29,7 +29,7 @@ from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare, sooner
-from maadd_worker.engine_events import reindex_events, stale_model_event
+from maadd_worker.engine_events import reindex_events, stale_model_event, truncated_events
 from maadd_worker.engine_jobs import JOBS_KEY, Jobs
 from maadd_worker.engine_report import free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
@@ -467,6 +467,9 @@ class Engine:
                 self._aftercare.owe_forgetting()
             if change.kind in ("unlink", "forget", "rename"):
                 self._watching.findings.retry_duplicates()
+        row = None if done.change is None else done.change.row
+        if row is not None and row.partial and not row.deleted:
+            self._notices += truncated_events(1)
         event = event_of(done)
         if event is not None and outcome.failure is None:
             self._events.append(event)

@@ -18,12 +18,16 @@ def reindex_events(report: ReindexReport) -> list[Notice]:
         for error in report.errors
         if error.code == "DOC_TOO_LARGE"
     ]
-    if report.partial:
-        lines.append(Notice("doc_body_truncated", {"records": report.partial}))
+    lines += truncated_events(report.partial)
     if report.warnings:
         members = {"count": len(report.warnings), "messages": list(report.warnings[:_SHOWN])}
         lines.append(Notice("index_scan_warnings", members))
     return lines + changed_id_events(report.changed_ids)
+
+
+def truncated_events(records: int) -> list[Notice]:
+    """So many records were indexed without the annotations beyond the cap (spec 01 §5.3)."""
+    return [Notice("doc_body_truncated", {"records": records})] if records else []
 
 
 def changed_id_events(changed: Sequence[ChangedId]) -> list[Notice]:

@@ -10,7 +10,7 @@ import msgspec
 
 from maadd.protocol.messages import Event, WorkerSettings
 from maadd_worker.disk.root import ProjectRoot
-from maadd_worker.engine_events import changed_id_events
+from maadd_worker.engine_events import changed_id_events, truncated_events
 from maadd_worker.history.external import EditedFile, ExternalEdits
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index
@@ -121,6 +121,9 @@ class Watching:
             raise
         for path, failure in done.failed.items():
             self.warn("external_edit_failed", file=path, code=failure.error.code)
+        capped = sum(one.row.partial for one in done.changes if one.action != "delete")
+        for notice in truncated_events(capped):
+            self.warn(notice.event, **notice.members)
         for notice in changed_id_events(done.changed_ids):
             self.info(notice.event, **notice.members)
         self.findings.done(done.failed, done.settled)
