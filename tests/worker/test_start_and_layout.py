@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from maadd.protocol.errors import MaadError
+from maadd.protocol.errors import MaadError, MaadErrors
 
 SHIP = "---\ndoc_id: shp-a\ndoc_type: ship\nschema: ship.v1\nname: Ada\n---\n"
 
@@ -207,3 +208,74 @@ def test_reading_records_in_changes_no_file(open_project: Any, project: Path) ->
     opened.ok("maad_verify", mode="integrity")
     assert tree(project / "ships") == before
     assert opened.ok("maad_summary")["totalDocuments"] == 2
+
+
+@pytest.mark.parametrize("broken", ["_registry/object_types.yaml", "_schema/ship.v1.yaml"])
+def test_a_start_that_fails_gives_everything_back(
+    open_project: Any, project: Path, engine_class: Any, broken: str
+) -> None:
+    open_project("feed").close()
+    good = (project / broken).read_text()
+    (project / broken).write_text("types: [\n")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        with pytest.raises(MaadErrors) as refused:
+            engine_class(project, "feed")
+        assert {error.code for error in refused.value.errors} == {"PARSE_ERROR"}
+    assert len(os.listdir("/proc/self/fd")) == before
+    (project / broken).write_text(good)
+    assert open_project("feed").ok("maad_summary")["emptyProject"] is False
+
+
+def test_a_reload_that_fails_leaves_what_was_there_serving(
+    open_project: Any, project: Path
+) -> None:
+    opened = open_project("feed")
+    opened.ok("maad_create", docType="ship", docId="shp-a", fields={"name": "Ada"})
+    registry = project / "_registry/object_types.yaml"
+    good = registry.read_text()
+    registry.write_text(good.replace("id_prefix: voy", "id_prefix: shp"))
+    assert opened.error("maad_reload")["code"] == "DUPLICATE_PREFIX"
+    assert opened.ok("maad_query", docType="ship")["total"] == 1
+    assert opened.ok("maad_describe")["registryTypes"][1]["idPrefix"] == "voy"
+    registry.write_text(good)
+    assert opened.ok("maad_reload")["registeredTypes"] == 2
+
+
+SURVIVORS = [
+    "src/routes/[itemId]/route.ts", "src/a,b.ts", "a[b", "a]b", "a{b", "a}b", "a:b", "a: b",
+    "a # b", "", " ", " padded ", "\t", "a\tb", "a\nb", "a\rb", "a\r\nb", "src\\[item]\\file.ts",
+    "says \"hi\", then 'bye'", "true", "false", "null", "007", "-42", "3.5", "a\u2028b", "a\x85b",
+]  # fmt: skip
+MIXED = [True, False, None, 7, -42, 3.5, "true", "007", "null", [],
+         ["a,b", "x[y]", "", False, 0, None]]  # fmt: skip
+
+
+def test_values_survive_create_update_reindex_and_reopen_with_their_types(
+    open_project: Any,
+) -> None:
+    project = open_project("feed")
+    extras = {f"text{number}": text for number, text in enumerate(SURVIVORS)}
+    extras |= {"mixed": MIXED, "map": {"a": 1, "b": [1.5, "x: y"]}}
+    project.ok(
+        "maad_create",
+        docType="ship",
+        docId="shp-a",
+        fields={"name": "Ada", "tags": SURVIVORS, **extras},
+    )
+
+    def stored() -> Any:
+        frontmatter = project.ok("maad_get", docId="shp-a")["frontmatter"]
+        return repr({name: frontmatter[name] for name in ("tags", *extras)})
+
+    wanted = repr({"tags": SURVIVORS, **extras})
+    assert stored() == wanted
+    project.ok("maad_update", docId="shp-a", fields={"tonnage": 5})
+    written = project.text("ships/shp-a.md")
+    assert stored() == wanted
+    project.ok("maad_reindex", force=True)
+    project.reopen()
+    assert stored() == wanted
+    project.ok("maad_update", docId="shp-a", fields={"tonnage": 5, **extras})
+    assert project.text("ships/shp-a.md") == written
+    assert project.ok("maad_get", docId="shp-a")["version"] == 2
