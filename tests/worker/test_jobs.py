@@ -161,6 +161,10 @@ def test_what_cannot_begin_is_refused_at_once(indexed: Any, replies: Replies) ->
         ({"docId": "shp-none"}, "FILE_NOT_FOUND"),
         ({"docType": "boat"}, "UNKNOWN_TYPE"),
         ({"path": "../x"}, "PATH_OUTSIDE_PROJECT"),
+        ({"path": "_import"}, "INVALID_FIELDS"),
+        ({"path": "_import/x.md"}, "INVALID_FIELDS"),
+        ({"path": "elsewhere"}, "INVALID_FIELDS"),
+        ({"path": "ships/_deleted_shp-a.md"}, "INVALID_FIELDS"),
         ({"docId": "shp-0001", "path": "ships"}, "INVALID_FIELDS"),
         ({"cancelJob": "job-none"}, "INVALID_FIELDS"),
     ):

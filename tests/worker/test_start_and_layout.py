@@ -165,6 +165,30 @@ def test_a_record_that_is_a_link_to_the_outside_is_dropped_with_a_warning(
     assert opened.error("maad_get", docId="shp-a")["code"] == "FILE_NOT_FOUND"
 
 
+def test_a_narrowed_reindex_looks_only_at_what_a_whole_one_comes_to(
+    open_project: Any, project: Path
+) -> None:
+    registry = project / "_registry/object_types.yaml"
+    registry.write_text(registry.read_text().replace("path: ships", "path: fleet/ships"))
+    for folder in ("fleet", "fleet/ships/deep", "_import"):
+        (project / folder).mkdir(parents=True)
+        doc_id = f"shp-{folder.replace('/', '-').strip('_')}"
+        (project / folder / "x.md").write_text(SHIP.replace("shp-a", doc_id))
+    (project / "fleet/ships/link").symlink_to("deep")
+    opened = open_project("feed")
+    assert opened.ok("maad_reindex")["indexed"] == 1
+    for path in ("fleet", "fleet/", "fleet/ships/deep", "fleet/ships/deep/x.md"):
+        assert opened.ok("maad_reindex", path=path, force=True)["indexed"] == 1, path
+    for path in ("fleet/x.md", "_import/x.md", "fleet/ships/link", "fleet/ships/link/x.md"):
+        error = opened.error("maad_reindex", path=path)
+        assert (error["code"], error["details"]) == ("INVALID_FIELDS", {"field": "path"})
+        assert "fleet/ships, voyages" in error["message"]
+    assert opened.ok("maad_query", docType="ship")["total"] == 1
+    report = opened.ok("maad_reindex", path="voyages")
+    assert report["scanned"] == 0
+    assert "voyages" in report["warnings"][0]
+
+
 def test_a_sweep_is_remembered_for_health(open_project: Any) -> None:
     project = open_project("feed")
     created = project.ok("maad_create", docType="ship", fields={"name": "Ada"})

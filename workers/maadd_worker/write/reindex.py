@@ -11,6 +11,7 @@ import msgspec
 from maadd.protocol.arguments import ReindexArgs
 from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 from maadd_worker.disk.paths import is_safe_relative
+from maadd_worker.disk.scan import TOMBSTONE_PREFIX
 from maadd_worker.history.lost_versions import past_of
 from maadd_worker.history.outcome import GitFailure
 from maadd_worker.index.document import index_document
@@ -18,6 +19,7 @@ from maadd_worker.index.full_pass import PassSteps, index_steps
 from maadd_worker.index.pass_report import ChangedId, PassProgress, ReindexReport
 from maadd_worker.index.past import PastLookup
 from maadd_worker.outcome import Advice, Outcome
+from maadd_worker.watch.places import is_walked
 from maadd_worker.write.context import WriteContext
 
 REINDEX_WARNING = "REINDEX_WARNING"
@@ -29,8 +31,8 @@ _STEP_FILES = 50
 def check_scope(context: WriteContext, args: ReindexArgs) -> None:
     """Refuse a run that could not begin.
 
-    Raises INVALID_FIELDS for more than one scope, FILE_NOT_FOUND, UNKNOWN_TYPE,
-    PATH_OUTSIDE_PROJECT.
+    Raises INVALID_FIELDS for more than one scope and for a path where no records lie,
+    FILE_NOT_FOUND, UNKNOWN_TYPE, PATH_OUTSIDE_PROJECT.
     """
     _scope(context, args)
 
@@ -79,9 +81,9 @@ def reindex_outcome(report: ReindexReport, args: ReindexArgs) -> Outcome:
 
 
 class _Scope(msgspec.Struct, frozen=True):
-    """A part of the project: one file, or the files below a folder."""
+    """A part of the project: one file, or the files below some folders."""
 
-    path: str
+    paths: tuple[str, ...]
     is_folder: bool
 
 
@@ -93,26 +95,47 @@ def _scope(context: WriteContext, args: ReindexArgs) -> _Scope | None:
             "INVALID_FIELDS", "give one of docId, docType and path", {"field": named[1]}
         )
     if args.doc_id is not None:
-        return _Scope(context.live_row(args.doc_id).file_path, is_folder=False)
+        return _Scope((context.live_row(args.doc_id).file_path,), is_folder=False)
     if args.doc_type is not None:
-        return _Scope(context.model.entry(args.doc_type).path, is_folder=True)
-    if args.path is None:
-        return None
-    if not is_safe_relative(args.path):
-        raise MaadError("PATH_OUTSIDE_PROJECT", f'"{args.path}" is no path below the project root')
-    return _Scope(args.path.rstrip("/"), is_folder=not args.path.endswith(".md"))
+        return _Scope((context.model.entry(args.doc_type).path,), is_folder=True)
+    return None if args.path is None else _scope_of_path(context, args.path)
+
+
+def _scope_of_path(context: WriteContext, path: str) -> _Scope:
+    """A path at, above or below registered folders: whatever a run over everything comes to."""
+    if not is_safe_relative(path):
+        raise MaadError("PATH_OUTSIDE_PROJECT", f'"{path}" is no path below the project root')
+    path = path.rstrip("/")
+    registered = [entry.path for entry in context.model.registry.types.values()]
+    is_folder = not path.endswith(".md")
+    if is_folder:
+        within = tuple(one for one in registered if f"{one}/".startswith(f"{path}/"))
+        if within:
+            return _Scope(within, is_folder=True)
+    name = path.rpartition("/")[2]
+    walked = is_walked(context.root, f"{path}/x.md" if is_folder else path, context.model)
+    if not walked or name.startswith(TOMBSTONE_PREFIX):
+        raise MaadError(
+            "INVALID_FIELDS",
+            f'"{path}" is no place of records; these lie in {", ".join(sorted(set(registered)))}',
+            {"field": "path"},
+        )
+    return _Scope((path,), is_folder)
 
 
 def _index_files(context: WriteContext, scope: _Scope, *, force: bool) -> PassSteps:
-    paths = [scope.path]
+    paths, warnings, complete = list(scope.paths), list[str](), True
     if scope.is_folder:
-        paths = [file.path for file in context.root.walk_markdown(scope.path).files]
+        walks = [context.root.walk_markdown(folder) for folder in scope.paths]
+        paths = list(dict.fromkeys(file.path for walk in walks for file in walk.files))
+        warnings = list(dict.fromkeys(text for walk in walks for text in walk.warnings))
+        complete = all(walk.complete for walk in walks)
     indexed = skipped = partial = 0
     errors: list[MaadError] = []
     changed_ids: list[ChangedId] = []
     for number, path in enumerate(paths):
         if number and number % _STEP_FILES == 0:
-            yield PassProgress(scope.path, len(paths), number, indexed, len(errors), len(paths))
+            yield PassProgress(scope.paths[0], len(paths), number, indexed, len(errors), len(paths))
         try:
             content = context.root.read(path, context.settings.max_doc_bytes or None)
             with context.writer.transaction():
@@ -143,9 +166,9 @@ def _index_files(context: WriteContext, scope: _Scope, *, force: bool) -> PassSt
         rebuilt_types=(),
         partial=partial,
         pruned=0,
-        warnings=(),
+        warnings=tuple(warnings),
         prunable=0,
         prunable_ids=(),
-        complete=True,
+        complete=complete,
         changed_ids=tuple(changed_ids),
     )
