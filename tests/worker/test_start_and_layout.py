@@ -189,6 +189,28 @@ def test_a_narrowed_reindex_looks_only_at_what_a_whole_one_comes_to(
     assert "voyages" in report["warnings"][0]
 
 
+def test_a_narrowed_reindex_flags_a_file_that_outgrew_the_cap_and_misses_none(
+    open_project: Any,
+) -> None:
+    project = open_project("feed", max_doc_bytes=400)
+    for doc_id in ("shp-a", "shp-b"):
+        project.ok("maad_create", docType="ship", docId=doc_id, fields={"name": "Ada"}, body="x")
+    file = project.root / "ships/shp-a.md"
+    small = file.read_text()
+    file.write_text(small + "y" * 500)
+    assert project.ok("maad_reindex", docId="shp-a")["errors"][0]["code"] == "DOC_TOO_LARGE"
+    assert project.ok("maad_summary")["warnings"]["partialDocs"] == 1
+    assert project.ok("maad_query", docType="ship")["total"] == 2
+    file.write_text(small)
+    assert project.ok("maad_reindex", docType="ship") == {
+        "scanned": 2, "indexed": 1, "skipped": 1, "errors": [],
+    }  # fmt: skip
+    assert project.ok("maad_summary")["warnings"]["partialDocs"] == 0
+    file.unlink()
+    [error] = project.ok("maad_reindex", docId="shp-a")["errors"]
+    assert (error["code"], error["details"]["file"]) == ("FILE_READ_ERROR", "ships/shp-a.md")
+
+
 def test_a_sweep_is_remembered_for_health(open_project: Any) -> None:
     project = open_project("feed")
     created = project.ok("maad_create", docType="ship", fields={"name": "Ada"})

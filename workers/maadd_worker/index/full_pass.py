@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import TypeGuard
 
@@ -150,6 +150,20 @@ def rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+def portions(files: Iterable[MarkdownFile]) -> Iterator[list[MarkdownFile]]:
+    """The files in portions that fit in memory and in a short transaction."""
+    portion: list[MarkdownFile] = []
+    size = 0
+    for file in files:
+        portion.append(file)
+        size += file.size
+        if len(portion) == _BATCH_FILES or size >= _BATCH_BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
 def _unknown(_doc_id: str, _path: str) -> PastStamps | None:
     return None
 
@@ -283,7 +297,7 @@ class _Pass:
         self, files: Sequence[MarkdownFile], batches: deque[_Batch]
     ) -> Iterator[list[FileTask]]:
         """What has to be looked at of the files, in portions; `batches` gets one for each."""
-        for chunk in self._chunks(files):
+        for chunk in portions(self._unscanned(files)):
             known = known_files(self._writer.connection, [file.path for file in chunk])
             tasks = [
                 FileTask(file.path, self._current_hash(known.get(file.path)))
@@ -294,21 +308,12 @@ class _Pass:
             batches.append(_Batch(len(chunk), len(chunk) - len(tasks), types))
             yield tasks
 
-    def _chunks(self, files: Sequence[MarkdownFile]) -> Iterator[list[MarkdownFile]]:
-        """The files not scanned yet (paths of types may overlap), in bounded portions."""
-        chunk: list[MarkdownFile] = []
-        size = 0
+    def _unscanned(self, files: Sequence[MarkdownFile]) -> Iterator[MarkdownFile]:
+        """The files not scanned yet: paths of types may overlap."""
         for file in files:
-            if file.path in self._scanned:
-                continue
-            self._scanned.add(file.path)
-            chunk.append(file)
-            size += file.size
-            if len(chunk) == _BATCH_FILES or size >= _BATCH_BYTES:
-                yield chunk
-                chunk, size = [], 0
-        if chunk:
-            yield chunk
+            if file.path not in self._scanned:
+                self._scanned.add(file.path)
+                yield file
 
     def _store(self, entry: TypeEntry, batch: _Batch, prepared: Sequence[PreparedFile]) -> None:
         self._seen += batch.files

@@ -66,7 +66,7 @@ def take_over(context: WriteContext, findings: Sequence[Finding]) -> TakenOver:
     changed_ids: list[ChangedId] = []
     failed: dict[str, FailedFile] = {}
     stamps = {one.path: _stamp(context.root, one.path) for one in records}
-    prepared = _prepared(context, [one.path for one in records])
+    prepared = prepare_paths(context, [one.path for one in records])
     there = [file for file in prepared if file.state != "gone"]
     for outcome in store_batch(context.writer, context.root, there) if there else ():
         if outcome.errors:
@@ -92,9 +92,17 @@ def take_over(context: WriteContext, findings: Sequence[Finding]) -> TakenOver:
     return TakenOver(tuple(changes), failed, settled, tuple(changed_ids))
 
 
-def _prepared(context: WriteContext, paths: list[str]) -> list[PreparedFile]:
+def prepare_paths(
+    context: WriteContext, paths: Sequence[str], *, made_since: str = ""
+) -> list[PreparedFile]:
+    """The files at some paths, ready to be stored, except for those with current rows that were
+    made since `made_since` (a stamp of the index)."""
     plans = context.writer.type_plans(context.model)
-    known = known_files(context.writer.connection, paths)
+    known = {
+        path: row
+        for path, row in known_files(context.writer.connection, paths).items()
+        if row.indexed_at >= made_since
+    }
     limits = Limits(
         context.settings.max_doc_bytes,
         context.settings.max_doc_annotations,

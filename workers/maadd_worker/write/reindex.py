@@ -9,23 +9,25 @@ from __future__ import annotations
 import msgspec
 
 from maadd.protocol.arguments import ReindexArgs
-from maadd.protocol.errors import MaadError, MaadErrors, errors_of
+from maadd.protocol.errors import MaadError
 from maadd_worker.disk.paths import is_safe_relative
-from maadd_worker.disk.scan import TOMBSTONE_PREFIX
+from maadd_worker.disk.scan import TOMBSTONE_PREFIX, MarkdownFile
 from maadd_worker.history.lost_versions import past_of
 from maadd_worker.history.outcome import GitFailure
-from maadd_worker.index.document import index_document
-from maadd_worker.index.full_pass import PassSteps, index_steps
+from maadd_worker.index.batch import store_batch
+from maadd_worker.index.full_pass import PassSteps, index_steps, portions
 from maadd_worker.index.pass_report import ChangedId, PassProgress, ReindexReport
 from maadd_worker.index.past import PastLookup
 from maadd_worker.outcome import Advice, Outcome
 from maadd_worker.watch.places import is_walked
 from maadd_worker.write.context import WriteContext
+from maadd_worker.write.external import prepare_paths
 
 REINDEX_WARNING = "REINDEX_WARNING"
 
-_STEP_FILES = 50
-"""Each has a transaction of its own here."""
+
+_NEVER = "~"
+"""After every stamp: no row is new enough."""
 
 
 def check_scope(context: WriteContext, args: ReindexArgs) -> None:
@@ -46,7 +48,8 @@ def reindex_steps(
     """
     scope = _scope(context, args)
     if scope is not None:
-        return (yield from _index_files(context, scope, force=args.force))
+        anew = args.force or not scope.is_folder
+        return (yield from _index_files(context, scope, (made_since or _NEVER) if anew else ""))
     complaints: list[str] = []
 
     def past() -> PastLookup:
@@ -123,43 +126,38 @@ def _scope_of_path(context: WriteContext, path: str) -> _Scope:
     return _Scope((path,), is_folder)
 
 
-def _index_files(context: WriteContext, scope: _Scope, *, force: bool) -> PassSteps:
-    paths, warnings, complete = list(scope.paths), list[str](), True
+def _index_files(context: WriteContext, scope: _Scope, made_since: str) -> PassSteps:
+    """Look at the files of a scope; rows made before `made_since` are made anew."""
+    files = {path: MarkdownFile(path, 0, 0, 0) for path in scope.paths}
+    warnings, complete = list[str](), True
     if scope.is_folder:
         walks = [context.root.walk_markdown(folder) for folder in scope.paths]
-        paths = list(dict.fromkeys(file.path for walk in walks for file in walk.files))
+        files = {file.path: file for walk in walks for file in walk.files}
         warnings = list(dict.fromkeys(text for walk in walks for text in walk.warnings))
         complete = all(walk.complete for walk in walks)
-    indexed = skipped = partial = 0
+    seen = indexed = skipped = partial = 0
     errors: list[MaadError] = []
     changed_ids: list[ChangedId] = []
-    for number, path in enumerate(paths):
-        if number and number % _STEP_FILES == 0:
-            yield PassProgress(scope.paths[0], len(paths), number, indexed, len(errors), len(paths))
-        try:
-            content = context.root.read(path, context.settings.max_doc_bytes or None)
-            with context.writer.transaction():
-                done = index_document(
-                    context.writer,
-                    context.model,
-                    context.root,
-                    path,
-                    content.data,
-                    max_annotations=context.settings.max_doc_annotations,
-                    force=force or len(paths) == 1,
-                )
-        except (MaadError, MaadErrors) as failure:
-            errors.extend(errors_of(failure))
-            continue
-        if done.changed_id is not None:
-            changed_ids.append(done.changed_id)
-        if done.action == "unchanged" and not (force or len(paths) == 1):
-            skipped += 1
-        else:
-            indexed += 1
-            partial += done.row.partial
+    for portion in portions(files.values()):
+        if seen:
+            yield PassProgress(scope.paths[0], len(files), seen, indexed, len(errors), len(files))
+        seen += len(portion)
+        paths = [file.path for file in portion]
+        prepared = prepare_paths(context, paths, made_since=made_since)
+        errors += [_gone(file.path) for file in prepared if file.state == "gone"]
+        there = [file for file in prepared if file.state != "gone"]
+        for outcome in store_batch(context.writer, context.root, there) if there else ():
+            errors.extend(outcome.errors)
+            done = outcome.done
+            if done is None:
+                continue
+            if done.changed_id is not None:
+                changed_ids.append(done.changed_id)
+            indexed += done.rows_made
+            skipped += not done.rows_made
+            partial += done.rows_made and done.row.partial
     return ReindexReport(
-        scanned=len(paths),
+        scanned=len(files),
         indexed=indexed,
         skipped=skipped,
         errors=tuple(errors),
@@ -171,4 +169,12 @@ def _index_files(context: WriteContext, scope: _Scope, *, force: bool) -> PassSt
         prunable_ids=(),
         complete=complete,
         changed_ids=tuple(changed_ids),
+    )
+
+
+def _gone(path: str) -> MaadError:
+    return MaadError(
+        "FILE_READ_ERROR",
+        f"{path} cannot be read: No such file or directory",
+        {"file": path, "errno": "ENOENT"},
     )
