@@ -241,7 +241,7 @@ class SmallEngine:
     def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
         self._report = report
 
-    def connect_log(self, warn: Callable[..., None]) -> None:
+    def connect_log(self, warn: Callable[..., None], info: Callable[..., None]) -> None:
         self.warn = warn
 
     def forget_session(self, session_id: str) -> None:

@@ -29,7 +29,7 @@ from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare, sooner
-from maadd_worker.engine_events import reindex_events, stale_model_event
+from maadd_worker.engine_events import reindex_events, stale_model_event, truncated_events
 from maadd_worker.engine_jobs import JOBS_KEY, Jobs
 from maadd_worker.engine_report import free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
@@ -469,6 +469,9 @@ class Engine:
                 self._aftercare.owe_forgetting()
             if change.kind in ("unlink", "forget", "rename"):
                 self._watching.findings.retry_duplicates()
+        row = None if done.change is None else done.change.row
+        if row is not None and row.partial and not row.deleted:
+            self._notices += truncated_events(1)
         event = event_of(done)
         if event is not None and outcome.failure is None:
             self._events.append(event)
@@ -488,18 +491,23 @@ class Engine:
         wait = self._watching.settle(sooner(wait, self._semantic.settle(idle)))
         return 0.0 if more else wait
 
-    def connect_log(self, warn: Callable[..., None]) -> None:
-        """Hand over what logs a warning (its name, and members by keyword); failed commits are
-        logged with it, also those since the start, and what the start has to tell."""
+    def connect_log(
+        self, warn: Callable[..., None], info: Callable[..., None] | None = None
+    ) -> None:
+        """Hand over what logs a warning and what logs something to know (its name, and members
+        by keyword); failed commits are logged too, also those since the start, and what the
+        start has to tell."""
         self._history.connect_log(warn)
         self._semantic.connect_log(warn)
         self._watching.warn = warn
+        self._watching.info = info or warn
         self._tell_notices()
 
     def _tell_notices(self) -> None:
         while self._notices:
             notice = self._notices.pop(0)
-            self._watching.warn(notice.event, **notice.members)
+            write = self._watching.info if notice.level == "info" else self._watching.warn
+            write(notice.event, **notice.members)
 
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hand over what has the writer thread call `settle`."""

@@ -101,8 +101,9 @@ class ServedEngine(Protocol[ReaderT]):
         """Hands over what takes the progress of a write that takes long."""
         ...
 
-    def connect_log(self, warn: Callable[..., None]) -> None:
-        """Hands over what logs a warning: its name, and members by keyword."""
+    def connect_log(self, warn: Callable[..., None], info: Callable[..., None]) -> None:
+        """Hands over what logs a warning and what logs something to know: its name, and members
+        by keyword."""
         ...
 
     def forget_session(self, session_id: str) -> None:

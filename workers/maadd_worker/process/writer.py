@@ -64,7 +64,7 @@ class Writer:
             engine = self._open_engine(self._config, self._note_progress)
             engine.connect_wake(self._queue.wake)
             engine.connect_progress(self._outbox.post)
-            engine.connect_log(self._log.warn)
+            engine.connect_log(self._log.warn, self._log.info)
         except (MaadError, MaadErrors) as failure:
             self.failure = [error.wire() for error in errors_of(failure)]
         except Exception as error:
