@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from maadd.auth.timestamps import format_timestamp
 from maadd.cli.control_client import OnProgress, OwnedProject, OwnerGone, Unreachable, worker_lost
 from maadd.cli.project_folder import refuse_no_project
 from maadd.config.instance import synthesize_instance
@@ -20,7 +21,7 @@ from maadd.config.settings import Settings
 from maadd.protocol.control import HANDSHAKE_S
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, error_from_wire
 from maadd.protocol.messages import Call, Reply, WorkerConfig
-from maadd.protocol.ownership import last_owner, read_owner
+from maadd.protocol.ownership import COMMAND, last_owner, read_owner, this_server
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import TOOLS, ToolKind
 from maadd.protocol.validation import check_arguments
@@ -192,7 +193,7 @@ def _open_access(root: str, settings: Settings, warn: Warn) -> Access:
                 raise MaadErrors([failure]) from failure
             hopeless = unreachable is None or unreachable.final
             if hopeless or time.monotonic() >= deadline:
-                raise MaadErrors([_locked(failure, unreachable)]) from failure
+                raise MaadErrors([_locked(root, failure, unreachable)]) from failure
         time.sleep(_RETRY_S)
 
 
@@ -218,17 +219,15 @@ def _open_engine(root: str, settings: Settings) -> _OwnEngine:
         control_endpoint=None,
         history=project.history,
         settings=settings.worker(),
+        server=this_server(COMMAND, project.path, format_timestamp(time.time())),
     )
     return _OwnEngine(Engine.open(config, lambda _phase: None))
 
 
-def _locked(failure: MaadError, unreachable: Unreachable | None) -> MaadError:
-    """Who holds the project, why it cannot be asked, and what to do about that."""
-    pid = (failure.details or {}).get("ownerPid")
-    owner = "another process" if pid is None else f"process {pid}"
+def _locked(root: str, failure: MaadError, unreachable: Unreachable | None) -> MaadError:
+    """Who holds the project, what to do about that, and why it cannot be asked."""
     reason = "it takes no commands" if unreachable is None else unreachable.reason
-    return MaadError(
-        failure.code,
-        f"the project is open in {owner}, and {reason}; wait for it or end it, and try again",
-        failure.details,
-    )
+    server = last_owner(root).server
+    if server is not None and server.pid == (failure.details or {}).get("ownerPid"):
+        reason = f"it serves {server.serves}, and {reason}"
+    return MaadError(failure.code, f"{failure.message} ({reason})", failure.details)

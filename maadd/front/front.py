@@ -15,6 +15,7 @@ from maadd import __version__
 from maadd.auth.boot import check_bootable
 from maadd.auth.record import TokenRecord
 from maadd.auth.registry import TokenRegistry
+from maadd.auth.timestamps import format_timestamp
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
 from maadd.front.control import ControlServer
@@ -46,6 +47,7 @@ from maadd.pool.pool import WorkerPool
 from maadd.pool.runtime_dir import RuntimeDir
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Event
+from maadd.protocol.ownership import STDIO_SERVER, Server, this_server
 from maadd.protocol.tools import check_table, registered_tools
 from maadd.sessions.notifier import ChangeNotifier
 from maadd.sessions.sweeper import sweep_sessions
@@ -169,6 +171,16 @@ class Front:
             policy=policy,
             on_event=self._take_event,
             log=self._log,
+            server=self._as_owner(),
+        )
+
+    def _as_owner(self) -> Server:
+        """What others are told of this process while it has their project."""
+        transport, instance = self._settings.transport, self._state.instance
+        return this_server(
+            STDIO_SERVER if transport == "stdio" else f"{transport} daemon",
+            os.path.abspath(instance.config_path or instance.root),
+            format_timestamp(self._state.started_at),
         )
 
     async def _serve(self, pool: WorkerPool, control_path: str) -> int:

@@ -27,6 +27,7 @@ from maadd.pool.worker_handle import WorkerHandle
 from maadd.protocol.control import FromOwner
 from maadd.protocol.errors import MaadError, WireError, error_from_wire
 from maadd.protocol.messages import Call, Event, Reply, ToFront, WorkerConfig, WorkerSettings
+from maadd.protocol.ownership import Server
 
 _SHUTTING_DOWN = WireError("SHUTTING_DOWN", "the server is shutting down")
 
@@ -39,7 +40,7 @@ class WorkerPool:
 
     `runtime_dir` is the claimed runtime directory, `endpoint` the ZeroMQ endpoint in it;
     `on_event` hears of every changed record (project name, event). `program` is what a
-    worker process runs.
+    worker process runs, `server` what its workers call this front.
     """
 
     def __init__(
@@ -53,10 +54,12 @@ class WorkerPool:
         on_event: Callable[[str, Event], None],
         log: FilteringBoundLogger,
         program: WorkerProgram = SERVE,
+        server: Server | None = None,
     ) -> None:
         self._endpoint = endpoint
         self.control_endpoint = control_endpoint
         """The socket that other processes reach this front's workers through."""
+        self._server = server
         self._settings = settings
         self._policy = policy
         self._on_event = on_event
@@ -284,6 +287,7 @@ class WorkerPool:
             control_endpoint=self.control_endpoint,
             history=project.history,
             settings=self._settings,
+            server=self._server,
         )
         worker = WorkerHandle(config, self._router, self._policy, supervisor, self._log)
         self._workers[worker.identity] = worker

@@ -260,8 +260,10 @@ async def find_owner(
     log: FilteringBoundLogger,
 ) -> RemoteWorker | None:
     """The worker of the process that owns the directory `root`; None when nobody does, or when
-    its owner cannot be reached until `deadline` (monotonic seconds)."""
+    its owner cannot be reached until `deadline` (monotonic seconds) or has left only a worker."""
     while (owner := await asyncio.to_thread(read_owner, root)) is not None:
+        if owner.is_abandoned:
+            return None
         # An own worker of before may still be about to end.
         if owner.endpoint is not None and owner.endpoint != own_endpoint:
             worker = await RemoteWorker.attach(owner.endpoint, root, project, policy, listener, log)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from maadd.protocol.errors import WireError
+from maadd.protocol.ownership import Server
 
 
 class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -105,6 +106,8 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     control_endpoint: str | None
     history: HistorySettings
     settings: WorkerSettings
+    server: Server | None = None
+    """Whom it works for."""
 
     @property
     def wire_identity(self) -> bytes:

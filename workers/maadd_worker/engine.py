@@ -142,7 +142,9 @@ class Engine:
             root = ProjectRoot.open(config.root)
             undo.callback(root.close)
             make_backend(root, read_only=read_only)
-            lock = OwnerLock.acquire(root.path, config.control_endpoint, read_only=read_only)
+            lock = OwnerLock.acquire(
+                root.path, config.control_endpoint, config.server, read_only=read_only
+            )
             undo.callback(lock.release)
             make_model_files(root, read_only=read_only)
             progress("model")
@@ -159,6 +161,9 @@ class Engine:
             history = HistoryController.open(root.path, config.history, config.settings, journal)
             undo.callback(history.close)
             engine = cls(config, root, lock, model, index, journal, history, semantic)
+            if lock.ended is not None:
+                members = {"worker_pid": lock.ended.pid, "of": str(lock.ended)}
+                engine._notices.append(Notice("abandoned_worker_killed", members))
             if armed:
                 engine._notices.append(Notice("failpoints_armed", {"names": list(armed)}))
             if journal is not None:
