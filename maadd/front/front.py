@@ -201,6 +201,7 @@ class Front:
             log=self._log,
             audit=self._write_audit,
             notifier=self._notifier,
+            on_change=self._let_go,
         )
         heavy = HeavyGuard(heavy_limits(settings), jobs_alone=lambda: pool.jobs_alone)
         pressure = PressureGauge(
@@ -384,6 +385,10 @@ class Front:
             self._changes.take(project, event)
         if self._control is not None:
             self._control.take_event(project, event)
+
+    def _let_go(self) -> None:
+        if self._control is not None:
+            self._control.let_go()
 
     def _live_token(self, token: TokenRecord) -> TokenRecord | None:
         registry = self._tokens

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
+import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from maadd.pool.calls import not_ready, run_call
@@ -279,6 +280,9 @@ class WorkerPool:
         if self._router is None:
             raise RuntimeError("the pool is not started")
         self._generation += 1
+        settings = self._settings
+        if supervisor.rebuilds:
+            settings = msgspec.structs.replace(settings, boot_reindex=True)
         config = WorkerConfig(
             project=project.name,
             root=project.path,
@@ -286,7 +290,7 @@ class WorkerPool:
             endpoint=self._endpoint,
             control_endpoint=self.control_endpoint,
             history=project.history,
-            settings=self._settings,
+            settings=settings,
             server=self._server,
         )
         worker = WorkerHandle(config, self._router, self._policy, supervisor, self._log)

@@ -10,14 +10,7 @@ from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
 
-from maadd.pool.held_calls import (
-    CallEnd,
-    ForwardPermit,
-    HeldCalls,
-    OnPermit,
-    OnProgress,
-    PendingCall,
-)
+from maadd.pool.held_calls import CallEnd, HeldCalls, PendingCall, Terms
 from maadd.pool.policy import PoolPolicy
 from maadd.pool.router import PeerFull, PeerGone, Router
 from maadd.pool.snapshot import WorkerExit, now_text
@@ -87,14 +80,13 @@ class WorkerHandle:
         self.identity = config.wire_identity
         self.project = config.project
         self.stage = Stage.STARTING
-        self.calls = HeldCalls(
-            config.project, policy.worker_queue, log.bind(project=config.project)
-        )
         self.failure: list[WireError] | None = None
         """Why the project could not be opened, from the worker itself."""
         self.index_empty: int | None = None
         """Markdown files over an empty index, as found at the start."""
         self.said_goodbye = False
+        self.displaced = False
+        """Whether it left because its files were taken away."""
         self.pid: int | None = None
         self.started_at = now_text()
         self.last_heartbeat_at: str | None = None
@@ -221,29 +213,12 @@ class WorkerHandle:
 
     # -- calls ---------------------------------------------------------------------------
 
-    def dispatch(
-        self,
-        call: Call,
-        *,
-        is_write: bool,
-        deadline_ms: int,
-        on_progress: OnProgress | None = None,
-        on_permit: OnPermit | None = None,
-        forward_permit: ForwardPermit | None = None,
-    ) -> PendingCall:
+    def dispatch(self, call: Call, terms: Terms) -> PendingCall:
         """Hand a call over; OVERLOADED when the worker holds as many as it may.
 
         A worker that turns out to be unreachable is killed and the call is WITHDRAWN.
         """
-        message, pending = self.calls.prepare(
-            call,
-            self._config.generation,
-            is_write=is_write,
-            deadline_ms=deadline_ms,
-            on_progress=on_progress,
-            on_permit=on_permit,
-            forward_permit=forward_permit,
-        )
+        message, pending = self.calls.prepare(call, self._config.generation, terms)
         try:
             self._router.send(self.identity, message)
         except PeerFull as error:
@@ -334,6 +309,7 @@ class WorkerHandle:
                 self._leave()
             case Bye():
                 self.said_goodbye = True
+                self.displaced = message.displaced
                 if not message.clean:
                     self._log.warning("worker_left_recovery")
                 self._leave()

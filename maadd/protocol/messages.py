@@ -296,9 +296,11 @@ class Drain(msgspec.Struct, frozen=True, tag="drain"):
 
 
 class Bye(msgspec.Struct, frozen=True, tag="bye"):
-    """Worker to front: everything accepted is answered; the process exits now."""
+    """Worker to front: everything accepted is answered; the process exits now. `displaced`: its
+    files were taken away, and the next worker is to make a missing index anew."""
 
     clean: bool
+    displaced: bool = False
 
 
 ToFront = (

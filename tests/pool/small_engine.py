@@ -247,6 +247,9 @@ class SmallEngine:
     def forget_session(self, session_id: str) -> None:
         append(self.root, "forgotten", session_id)
 
+    def lost(self) -> str | None:
+        return None
+
     def poll_events(self) -> list[Event]:
         events, self._events = self._events, []
         return events

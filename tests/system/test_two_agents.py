@@ -221,6 +221,7 @@ def test_a_stdio_server_attaches_to_a_daemon_and_follows_it_and_a_daemon_attache
     # Of both roles the lower one counts.
     assert server.call("maad_reindex")["errors"][0]["code"] == "INSUFFICIENT_ROLE"
     assert daemon.stop() == 0
+    assert [line for line in map(json.loads, daemon.log.splitlines()) if line["level"] > 30] == []
     assert server.receive()["params"]["action"] == "resync"
     assert created in ids(server)
     assert owns(server, project)

@@ -226,7 +226,7 @@ class WorkerLoop:
         """Moves on to the next state when its condition is met."""
         if self._state is _State.STARTING and self._writer.engine is not None:
             self._open_readers(self._writer.engine)
-        if self._stop_requested and self._state is _State.READY:
+        if (self._stop_requested or self._writer.displaced) and self._state is _State.READY:
             self._state = _State.DRAINING
             if self._engine is not None:
                 self._engine.jobs.stop()
@@ -284,6 +284,8 @@ class WorkerLoop:
             self._reads.check(now)
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + _HEARTBEAT_S
+            if self._state is _State.READY:
+                self._writer.notice_loss()
             self._send(self._heartbeat())
 
     def _heartbeat(self) -> Heartbeat:
@@ -307,7 +309,8 @@ class WorkerLoop:
     def _say_goodbye(self) -> int:
         self._flush()
         failure = self._failure or self._writer.failure
-        self._send(Bye(self._writer.clean) if failure is None else Failed(failure))
+        goodbye = Bye(self._writer.clean, self._writer.displaced)
+        self._send(goodbye if failure is None else Failed(failure))
         self._socket.close()
         self._context.term()
         return 0 if failure is None else EXIT_NOT_OPENED
