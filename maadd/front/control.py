@@ -75,7 +75,10 @@ class ControlServer:
         self._attached: set[Attachment] = set()
 
     async def start(self) -> None:
-        """Listen. The runtime directory is this front's alone, so the path is free."""
+        """Listen, or do so again where the socket was removed. The runtime directory is this
+        front's alone, so the path is free."""
+        if self._server is not None:
+            self._server.close()
         self._server = await asyncio.start_unix_server(self._accept, self._path)
         os.chmod(self._path, 0o600)
 

@@ -29,6 +29,7 @@ from maadd.front.memory_pressure import (
 )
 from maadd.front.metrics import Observed, serving_metrics
 from maadd.front.reload import Reloader
+from maadd.front.runtime_keeper import RuntimeKeeper
 from maadd.front.session_hooks import make_sessions
 from maadd.front.state import RunningFront
 from maadd.front.token_follower import TokenFollower
@@ -124,7 +125,7 @@ class Front:
             pool.serve(instance.projects)
             await pool.start()
             try:
-                return await self._serve(pool, runtime.control_path)
+                return await self._serve(pool, runtime)
             finally:
                 await pool.close(self._stop_wait_s())
                 if self._control is not None:
@@ -183,7 +184,7 @@ class Front:
             format_timestamp(self._state.started_at),
         )
 
-    async def _serve(self, pool: WorkerPool, control_path: str) -> int:
+    async def _serve(self, pool: WorkerPool, runtime: RuntimeDir) -> int:
         settings, state = self._settings, self._state
         counts = SessionCounts()
         limiter = Limiter(limit_settings(settings), time.monotonic)
@@ -250,7 +251,7 @@ class Front:
         )
         self._install_signals()
         self._control = ControlServer(
-            control_path,
+            runtime.control_path,
             state=state,
             pool=pool,
             reloader=reloader,
@@ -260,6 +261,8 @@ class Front:
             audit=self._write_audit,
         )
         await self._control.start()
+        keeper = RuntimeKeeper(runtime, pool, self._control, self._log)
+        pool.before_start = keeper.check
         if state.instance.source != "file":
             (project,) = state.instance.projects.values()
             await self._open_eagerly(pool, project)
@@ -268,6 +271,7 @@ class Front:
             for work in (
                 self._keep_sessions(sessions),
                 self._feed_watchdog(),
+                keeper.run(),
                 watch_memory(pressure, pool, self._read_cgroup, self._log),
             )
         ]

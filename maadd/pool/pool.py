@@ -78,6 +78,8 @@ class WorkerPool:
         self._duties: list[asyncio.Task[None]] = []
         self._warming: asyncio.Task[None] | None = None
         self._closing = False
+        self.before_start: Callable[[], Awaitable[None]] = _nothing
+        """Awaited before each start of a worker; a MaadError is the answer of those who wait."""
 
     async def start(self) -> None:
         """Bind the socket and launch the fork server; no worker starts yet."""
@@ -111,6 +113,14 @@ class WorkerPool:
         if not self._workers:
             await asyncio.to_thread(self._spawner.stop)
         self._router.close()
+
+    async def move_to(self, endpoint: str) -> None:
+        """Have workers that start from now on connect to another endpoint of the runtime
+        directory, which was made anew; those that run stay connected."""
+        if self._router is not None:
+            self._router.bind(endpoint)
+            self._endpoint = endpoint
+            await asyncio.to_thread(self._spawner.renew)
 
     def serve(self, projects: Mapping[str, Project]) -> None:
         """Serve these projects from now on: a call that chose another before is answered
@@ -307,6 +317,7 @@ class WorkerPool:
         A directory that another project has just given up is waited for: its old worker still
         owns it.
         """
+        await self.before_start()
         while (ending := self._removed.get(supervisor.project.path)) is not None:
             await asyncio.wait((ending,))
         while sum(s.occupies_room for s in self._supervisors.values()) >= self._policy.worker_max:
@@ -410,6 +421,10 @@ class WorkerPool:
             old.last_sweep_at,
         )
         return names
+
+
+async def _nothing() -> None:
+    """Everything is ready for a start."""
 
 
 def _not_served(name: str) -> MaadError:
