@@ -23,7 +23,8 @@ from maadd.pool.runtime_dir import MAX_SOCKET_PATH
 from maadd.protocol.messages import WorkerConfig
 from maadd_worker.process.entry import PRELOADED, enter
 
-_STATUS_WAIT_S = 1.0
+_STATUS_WAIT_S = 5.0
+"""For the word of a fork server that is alive and slow; that one is gone is known at once."""
 _FORK_SERVER_SOCKET = "/listener-xxxxxxxx"
 
 

@@ -323,7 +323,7 @@ class Supervisor:
         if worker.displaced:
             self._tell_resync()
             return True
-        if worker.said_goodbye and end is not None and end.code == 0:
+        if worker.said_goodbye and end is not None and end.code in (0, None) and not end.signal:
             # Told to end by somebody else. A caller that waits has it started again.
             return False
         self.occupies_room = False
