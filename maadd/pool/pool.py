@@ -406,12 +406,20 @@ class WorkerPool:
         )
 
     async def _evict(self, supervisors: list[Supervisor]) -> list[str]:
-        if not supervisors:
-            return []
-        names = [supervisor.project.name for supervisor in supervisors]
-        self._log.info("workers_evicted", projects=names)
         waits = self._policy.drain_s, self._policy.term_s
-        await asyncio.gather(*(supervisor.stop(*waits) for supervisor in supervisors))
+
+        async def close(supervisor: Supervisor) -> bool:
+            # Once more, in the same step as the stop: a call may have come since it was chosen.
+            if not supervisor.is_idle():
+                return False
+            await supervisor.stop(*waits)
+            return True
+
+        closed = await asyncio.gather(*map(close, supervisors))
+        names = [s.project.name for s, done in zip(supervisors, closed, strict=True) if done]
+        if not names:
+            return []
+        self._log.info("workers_evicted", projects=names)
         old = self._sweep
         self._sweep = SweepSnapshot(
             old.evictions_total + len(names),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import signal
 import time
@@ -17,6 +18,7 @@ from maadd.pool.snapshot import WorkerExit, now_text
 from maadd.pool.spawn import Spawner, WorkerProcess
 from maadd.protocol.errors import WireError
 from maadd.protocol.messages import (
+    EXIT_NOT_OPENED,
     Bye,
     Call,
     CallProgress,
@@ -105,6 +107,8 @@ class WorkerHandle:
         self._heard = time.monotonic()
         self._process: WorkerProcess | None = None
         self._stop_asked = False
+        self._farewell = asyncio.Event()
+        """Its last message is here."""
         self._collecting: asyncio.Task[None] | None = None
 
     # -- process -------------------------------------------------------------------------
@@ -186,10 +190,12 @@ class WorkerHandle:
     async def _collect(self, process: WorkerProcess) -> None:
         code = await asyncio.to_thread(process.collect)
         self._router.drain()
-        if not self.said_goodbye:
-            # Answers that were sent just before the end may still be on their way.
-            await asyncio.sleep(self._policy.last_words_s)
-            self._router.drain()
+        # Answers that were sent just before the end may still be on their way.
+        in_order = code in (0, EXIT_NOT_OPENED)
+        patience_s = self._policy.farewell_s if in_order else self._policy.last_words_s
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._farewell.wait(), patience_s)
+        self._router.drain()
         died_of = signal.Signals(-code).name if code is not None and code < 0 else None
         if died_of == "SIGKILL" and self.death is None and not self._stop_asked:
             self._log.error(
@@ -306,10 +312,12 @@ class WorkerHandle:
                     self._listener.worker_changed(self)
             case Failed():
                 self.failure = message.errors
+                self._farewell.set()
                 self._leave()
             case Bye():
                 self.said_goodbye = True
                 self.displaced = message.displaced
+                self._farewell.set()
                 if not message.clean:
                     self._log.warning("worker_left_recovery")
                 self._leave()

@@ -130,6 +130,10 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     all calls but `maad_reindex` answer INDEX_EMPTY then."""
 
 
+EXIT_NOT_OPENED = 3
+"""Exit code of a worker that could not open its project; it has sent `Failed`."""
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """Worker to front: the engine could not be opened; the worker exits by itself."""
 

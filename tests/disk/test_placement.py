@@ -1,5 +1,6 @@
 """Files that are taken away under an engine, and the journal among them."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -67,6 +68,14 @@ def test_a_folder_that_was_moved_is_missed_whatever_stands_there_now(root, place
     assert placement.lost() == "."
     os.mkdir(root.path)
     assert placement.lost() == "."
+
+
+def test_a_file_system_in_trouble_has_taken_nothing_away(root, placement, monkeypatch):
+    def fail(_path: str) -> os.stat_result:
+        raise OSError(errno.EIO, "trouble")
+
+    monkeypatch.setattr(ProjectRoot, "stat", lambda _root, path: fail(path))
+    assert placement.lost() is None
 
 
 def test_a_reader_misses_nothing_before_there_is_another_index(root):

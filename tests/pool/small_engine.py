@@ -20,6 +20,7 @@ import zmq
 
 from maadd.protocol.errors import MaadError, MaadErrors
 from maadd.protocol.messages import (
+    Bye,
     Call,
     CallProgress,
     Cancel,
@@ -306,6 +307,9 @@ def _answers_cancel(config: WorkerConfig) -> None:
             case Cancel(request_id):
                 socket.send(encode(Reply(request_id, True, b'"late"')))
             case Drain():
+                socket.send(encode(Bye(clean=True)))
+                socket.close()
+                socket.context.term()
                 return
 
 

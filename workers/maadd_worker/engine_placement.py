@@ -28,10 +28,8 @@ def keep_entries(journal: Journal, root: ProjectRoot, placement: Placement) -> b
 
     A journal that moved with its folder has lost nothing.
     """
-    if not placement.root_is_here or placement.has(JOURNAL_PATH):
-        return True
     try:
-        if journal.is_empty():
+        if not placement.root_is_here or placement.has(JOURNAL_PATH) or journal.is_empty():
             return True
         lock = None if placement.has(LOCK_PATH) else OwnerLock.acquire(root.path, None)
         try:
@@ -40,6 +38,6 @@ def keep_entries(journal: Journal, root: ProjectRoot, placement: Placement) -> b
         finally:
             if lock is not None:
                 lock.release()
-    except MaadError:
+    except (MaadError, OSError):
         return False
     return True

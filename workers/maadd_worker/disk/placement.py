@@ -46,16 +46,19 @@ class Placement:
         """What is no longer there: a project-relative path, `.` for the folder; None: nothing."""
         if not self.root_is_here:
             return "."
-        for path in self._kept:
-            if not self.has(path):
-                return path
-        for path, was in self._followed.items():
-            if self._now(path) not in (was, None):
-                return path
+        try:
+            for path in self._kept:
+                if not self.has(path):
+                    return path
+            for path, was in self._followed.items():
+                if self._now(path) not in (was, None):
+                    return path
+        except OSError:
+            return None  # as above
         return None
 
     def has(self, path: str) -> bool:
-        """Whether one of the kept files is still the one at its path."""
+        """Whether one of the kept files is still the one at its path. OSError passes."""
         return self._now(path) == self._kept[path]
 
     def _found(self, paths: Iterable[str]) -> dict[str, _Identity]:

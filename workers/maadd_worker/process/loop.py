@@ -17,6 +17,7 @@ import zmq
 
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, errors_of
 from maadd.protocol.messages import (
+    EXIT_NOT_OPENED,
     Bye,
     Call,
     Cancel,
@@ -43,9 +44,6 @@ from maadd_worker.process.replies import queue_full, read_timed_out, write_waite
 from maadd_worker.process.served import AnyEngine, EngineFactory, ServedReader
 from maadd_worker.process.write_queue import WriteQueue
 from maadd_worker.process.writer import Writer
-
-EXIT_NOT_OPENED = 3
-"""The project could not be opened; the front was told why."""
 
 _HEARTBEAT_S = 1.0
 _LINGER_MS = 1_000
