@@ -637,3 +637,21 @@ async def test_chosen_idle_workers_are_closed_and_busy_ones_are_not(open_bench: 
         assert bench.pool.snapshot(first).state == "absent"
         assert bench.pool.snapshot(third).state == "ready"
         assert (await held.finish()).ok
+
+
+async def test_a_worker_that_gets_a_call_when_it_is_chosen_to_be_closed_stays(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        await bench.read(project, "echo")
+        fifo = project.fifo("hold")
+        closing = asyncio.create_task(bench.pool.evict({"one"}))
+        reading = asyncio.create_task(bench.read(project, "fifo", fifo=fifo))
+        assert await closing == []
+        assert bench.pool.in_flight() == 1
+        assert bench.pool.snapshot(project).state == "ready"
+        await asyncio.to_thread(open_fifo, fifo)
+        assert (await reading).ok
+        assert len(project.lines("starts")) == 1
+        assert await bench.pool.evict({"one"}) == ["one"]
