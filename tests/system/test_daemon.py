@@ -174,6 +174,7 @@ def test_health_answers_while_the_project_cannot_be_opened(instance: Instance, s
     health = client.ok("maad_health")
     assert health["initialized"] is False
     assert health["worker"]["lastError"]["code"] == "PARSE_ERROR"
+    assert {"provenance", "transport", "sessions", "instance", "runtime", "worker"} < set(health)
 
 
 def test_one_project_in_trouble_leaves_the_other_alone(tmp_path: Path, start: Any) -> None:

@@ -362,6 +362,8 @@ class Engine:
 
     def _maintenance(self, call: Call) -> Outcome:
         args: Any = check_arguments(TOOLS[call.tool], call.args)
+        if call.tool != "maad_reload" and not self.read_only:
+            self._refresh_model()
         match call.tool:
             case "maad_flush":
                 report = self._history.flush()
