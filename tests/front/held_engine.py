@@ -100,6 +100,9 @@ class HeldEngine:
     def connect_log(self, warn: Callable[..., None], info: Callable[..., None]) -> None:
         self.warn = warn
 
+    def lost(self) -> str | None:
+        return None
+
     def poll_events(self) -> list[Event]:
         return []
 

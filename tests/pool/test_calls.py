@@ -14,6 +14,7 @@ import pytest
 from pool_bench import QUICK, Bench, call_of, error_of, open_fifo, until
 
 from maadd.pool.calls import _lost, _timed_out
+from maadd.pool.held_calls import Terms
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import WorkerSettings
 
@@ -124,7 +125,7 @@ async def test_the_worker_ends_a_read_at_its_deadline_by_itself(open_bench: Open
         project = bench.project()
         await bench.pool.ensure_ready(project, 20)
         worker = next(iter(bench.pool._workers.values()))
-        pending = worker.dispatch(call_of("wait"), is_write=False, deadline_ms=40)
+        pending = worker.dispatch(call_of("wait"), Terms(is_write=False, deadline_ms=40))
         reply = await pending.outcome
         assert (reply.ok, reply.error_code) == (False, "REQUEST_TIMEOUT")
         assert json.loads(reply.body)[0]["details"] == {"tool": "wait", "limitMs": 40}

@@ -31,6 +31,7 @@ from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare, sooner
 from maadd_worker.engine_events import reindex_events, stale_model_event, truncated_events
 from maadd_worker.engine_jobs import JOBS_KEY, Jobs
+from maadd_worker.engine_placement import INDEX_PATH, keep_entries, placement_of
 from maadd_worker.engine_report import free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
 from maadd_worker.engine_writes import RecordWrites, Refused
@@ -71,8 +72,6 @@ from maadd_worker.write.outside_edit import index_outside_edit
 from maadd_worker.write.planner import RECORD_WRITES
 from maadd_worker.write.recovery import recover
 from maadd_worker.write.reindex import check_scope, reindex_outcome, reindex_steps
-
-INDEX_PATH = "_backend/maad.db"
 
 _CACHE_BYTES = 32 * 1024 * 1024
 _encode = msgspec.json.encode
@@ -120,6 +119,7 @@ class Engine:
         self._writes = RecordWrites(journal, history, config, self._admitted_under, self._finish)
         self._closed = False
         self.read_only = config.history.effective_mode == "read"
+        self._placement = placement_of(root, read_only=self.read_only)
         self._contracts = HostContracts(
             config, root, index, lambda: self._model.model, self._write_context
         )
@@ -142,7 +142,9 @@ class Engine:
             root = ProjectRoot.open(config.root)
             undo.callback(root.close)
             make_backend(root, read_only=read_only)
-            lock = OwnerLock.acquire(root.path, config.control_endpoint, read_only=read_only)
+            lock = OwnerLock.acquire(
+                root.path, config.control_endpoint, config.server, read_only=read_only
+            )
             undo.callback(lock.release)
             make_model_files(root, read_only=read_only)
             progress("model")
@@ -159,6 +161,9 @@ class Engine:
             history = HistoryController.open(root.path, config.history, config.settings, journal)
             undo.callback(history.close)
             engine = cls(config, root, lock, model, index, journal, history, semantic)
+            if lock.ended is not None:
+                members = {"worker_pid": lock.ended.pid, "of": str(lock.ended)}
+                engine._notices.append(Notice("abandoned_worker_killed", members))
             if armed:
                 engine._notices.append(Notice("failpoints_armed", {"names": list(armed)}))
             if journal is not None:
@@ -526,6 +531,11 @@ class Engine:
         self._events.clear()
         return events
 
+    def lost(self) -> str | None:
+        """What somebody took away of the files that this engine works with, if anything: then
+        another one has to take its place. From any thread."""
+        return self._placement.lost()
+
     def health(self) -> dict[str, Any]:
         """The engine's part of `maad_health` (spec 03 §6.3)."""
         report: dict[str, Any] = {
@@ -558,6 +568,8 @@ class Engine:
         clean = self._history.close()
         self._index.close()
         if self._journal is not None:
+            if not keep_entries(self._journal, self._root, self._placement):
+                self._watching.warn("journal_entries_lost", writes=self._history.pending_writes)
             self._journal.close()
         if self._lock is not None:
             self._lock.release()

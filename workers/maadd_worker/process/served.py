@@ -110,6 +110,13 @@ class ServedEngine(Protocol[ReaderT]):
         """Lets go of what is kept for a session; called from any thread."""
         ...
 
+    def lost(self) -> str | None:
+        """What was taken away of the files that the engine needs, None while all are there.
+
+        It performs nothing more then, but for its `close`; quick, and from any thread.
+        """
+        ...
+
     def poll_events(self) -> list[Event]:
         """The changes since the last call."""
         ...
