@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -108,6 +109,16 @@ def test_changes_are_followed(tasks, reader):
         tasks.writer.remove_document("tsk-35")
         tasks.writer.tombstone("tsk-38", "work/tasks/_deleted_tsk-38.md")
     assert select(tasks, reader, BOTH) == ["tsk-50"]
+
+
+def test_a_stopped_call_leaves_nothing_half_followed(tasks, reader, monkeypatch):
+    assert select(tasks, reader, BOTH) == ["tsk-32", "tsk-35", "tsk-38"]
+    tasks.index_file(tasks.task("tsk-32", state="todo", points="32"))
+    with monkeypatch.context() as patched:
+        patched.setattr(selections, "_VALUES", "SELECT no_such_column")
+        with pytest.raises(apsw.SQLError):
+            select(tasks, reader, BOTH)
+    assert select(tasks, reader, BOTH) == ["tsk-35", "tsk-38"]
 
 
 def test_after_many_changes_columns_are_dropped_and_made_again(tasks, reader, monkeypatch):

@@ -65,11 +65,11 @@ class _Matches(msgspec.Struct, frozen=True):
     doc_ids: tuple[str, ...] | None = None
 
 
-def count_matches(reader: IndexReader, scope: Scope) -> int:
-    """How many live records are in the scope."""
+def count_matches(reader: IndexReader, scope: Scope, fingerprint: str) -> int:
+    """How many live records are in the scope; `fingerprint` is that of its type."""
     with reader.snapshot():
-        state = _state(reader, scope, "")
-        return _matches(reader, scope, state, "").total
+        state = _state(reader, scope, fingerprint)
+        return _matches(reader, scope, state, fingerprint).total
 
 
 def list_matches(
