@@ -120,20 +120,21 @@ def _edits(
 
 
 def _find(data: bytes, path: bytes, known: Landmarks) -> _Place:
-    found = steps = 0
+    found = 0
     start = at = _from(path, known)
-    while at < known.end:
-        _, name, end = next(entries(data, 1, at))
-        if name > path:
-            break
-        steps += 1
-        if steps > _FARTHEST:
-            raise _TooFar
-        at = end
-        if name == path:
-            found += 1
+    if at < known.end:
+        for _, name, end in entries(data, _FARTHEST, at):
+            if name > path:
+                break
+            at = end
+            if name == path:
+                found += 1
+            else:
+                start = end
+            if at == known.end:
+                break
         else:
-            start = end
+            raise _TooFar
     return _Place(start, at, found)
 
 
