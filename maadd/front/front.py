@@ -15,6 +15,7 @@ from maadd import __version__
 from maadd.auth.boot import check_bootable
 from maadd.auth.record import TokenRecord
 from maadd.auth.registry import TokenRegistry
+from maadd.auth.timestamps import format_timestamp
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
 from maadd.front.control import ControlServer
@@ -28,6 +29,7 @@ from maadd.front.memory_pressure import (
 )
 from maadd.front.metrics import Observed, serving_metrics
 from maadd.front.reload import Reloader
+from maadd.front.runtime_keeper import RuntimeKeeper
 from maadd.front.session_hooks import make_sessions
 from maadd.front.state import RunningFront
 from maadd.front.token_follower import TokenFollower
@@ -46,8 +48,10 @@ from maadd.pool.pool import WorkerPool
 from maadd.pool.runtime_dir import RuntimeDir
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Event
+from maadd.protocol.ownership import STDIO_SERVER, Server, this_server
 from maadd.protocol.tools import check_table, registered_tools
 from maadd.sessions.notifier import ChangeNotifier
+from maadd.sessions.session import CloseReason
 from maadd.sessions.sweeper import sweep_sessions
 from maadd.sessions.table import SessionTable
 from maadd.tools import sessions as session_tools
@@ -122,7 +126,7 @@ class Front:
             pool.serve(instance.projects)
             await pool.start()
             try:
-                return await self._serve(pool, runtime.control_path)
+                return await self._serve(pool, runtime)
             finally:
                 await pool.close(self._stop_wait_s())
                 if self._control is not None:
@@ -169,9 +173,19 @@ class Front:
             policy=policy,
             on_event=self._take_event,
             log=self._log,
+            server=self._as_owner(),
         )
 
-    async def _serve(self, pool: WorkerPool, control_path: str) -> int:
+    def _as_owner(self) -> Server:
+        """What others are told of this process while it has their project."""
+        transport, instance = self._settings.transport, self._state.instance
+        return this_server(
+            STDIO_SERVER if transport == "stdio" else f"{transport} daemon",
+            os.path.abspath(instance.config_path or instance.root),
+            format_timestamp(self._state.started_at),
+        )
+
+    async def _serve(self, pool: WorkerPool, runtime: RuntimeDir) -> int:
         settings, state = self._settings, self._state
         counts = SessionCounts()
         limiter = Limiter(limit_settings(settings), time.monotonic)
@@ -189,6 +203,7 @@ class Front:
             log=self._log,
             audit=self._write_audit,
             notifier=self._notifier,
+            on_change=self._let_go,
         )
         heavy = HeavyGuard(heavy_limits(settings), jobs_alone=lambda: pool.jobs_alone)
         pressure = PressureGauge(
@@ -237,7 +252,7 @@ class Front:
         )
         self._install_signals()
         self._control = ControlServer(
-            control_path,
+            runtime.control_path,
             state=state,
             pool=pool,
             reloader=reloader,
@@ -247,6 +262,8 @@ class Front:
             audit=self._write_audit,
         )
         await self._control.start()
+        keeper = RuntimeKeeper(runtime, pool, self._control, self._log)
+        pool.before_start = keeper.check
         if state.instance.source != "file":
             (project,) = state.instance.projects.values()
             await self._open_eagerly(pool, project)
@@ -255,6 +272,7 @@ class Front:
             for work in (
                 self._keep_sessions(sessions),
                 self._feed_watchdog(),
+                keeper.run(),
                 watch_memory(pressure, pool, self._read_cgroup, self._log),
             )
         ]
@@ -308,7 +326,7 @@ class Front:
         for task in (serving, stopping):
             task.cancel()
         await asyncio.gather(serving, stopping, return_exceptions=True)
-        await server.close()
+        await server.close(CloseReason.CLIENT if input_ended else CloseReason.SHUTDOWN)
         if input_ended:
             serving.result()
             return 0
@@ -372,6 +390,10 @@ class Front:
             self._changes.take(project, event)
         if self._control is not None:
             self._control.take_event(project, event)
+
+    def _let_go(self) -> None:
+        if self._control is not None:
+            self._control.let_go()
 
     def _live_token(self, token: TokenRecord) -> TokenRecord | None:
         registry = self._tokens

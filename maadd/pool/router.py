@@ -83,6 +83,10 @@ class Router:
         if int(socket.get(_EVENTS)) & _READABLE:
             self._plan_drain()
 
+    def bind(self, endpoint: str) -> None:
+        """Take connections at one more place; those there are stay."""
+        self._socket.bind(endpoint)
+
     def drain(self) -> None:
         """Hand over everything that has arrived."""
         self._drain_planned = False

@@ -99,12 +99,12 @@ class StdioServer:
             for task in (notices, reading, broken):
                 task.cancel()
 
-    async def close(self) -> None:
+    async def close(self, reason: CloseReason = CloseReason.CLIENT) -> None:
         """Cancel what is still unanswered, end the session, write out the answers there are."""
         for task in self._answering:
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
-        self._sessions.close(self._session, CloseReason.CLIENT)
+        self._sessions.close(self._session, reason)
         try:
             async with asyncio.timeout(_FLUSH_S):
                 await self._output.close()

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from maadd_worker.disk.owner_lock import OwnerLock
+
 OWNER = """
 import sys
 from maadd_worker.disk.owner_lock import OwnerLock
@@ -87,6 +89,17 @@ def test_query_prints_the_rows(run: Any) -> None:
     assert fields == {"title": "High tide", "tags": ["sea", "moon"]}
 
 
+def test_query_passes_on_whatever_the_tool_takes(run: Any) -> None:
+    asked = ("query", "note", "--sort=title", "--fields=pages")
+    table = run(*asked, "--limit=2", "--file-path", "--response-mode=columns").json
+    assert table["columns"] == ["docId", "docType", "filePath", "pages"]
+    assert table["rows"][0] == ["nt-fog", "note", "notes/nt-fog.md", "1"]
+    rest = run(*asked, f"--cursor={table['nextCursor']}").json
+    assert [one["docId"] for one in rest] == ["nt-wind"]
+    filled = run(*asked, "--depth=cold", "--depth-max-results=1").json
+    assert ["body" in one for one in filled] == [True, False, False]
+
+
 def test_query_by_a_field_that_cannot_sort_fails(run: Any) -> None:
     done = run("query", "note", "--sort=colour")
     assert done.code == 1
@@ -102,9 +115,12 @@ def test_create_writes_a_file_and_prints_the_result(run: Any, project: Path) -> 
         "--json-field=pages=7",
         "--body=# Rain {#top}",
         "--id=nt-rain",
+        "--idempotency-key=k",
     )
     assert done.code == 0, done.err
     assert done.json["docId"] == "nt-rain"
+    again = run("create", "note", "--field=title=Other", "--idempotency-key=k")
+    assert (again.code, "IDEMPOTENCY_KEY_REUSED" in again.err) == (1, True)
     text = (project / done.json["filePath"]).read_text()
     assert "title: Rain = wet\n" in text
     assert "pages: 7\n" in text
@@ -130,6 +146,8 @@ def test_update_changes_what_it_names(run: Any, project: Path) -> None:
     conflict = run("update", "nt-fog", "--field=stage=draft", "--expected-version=1")
     assert conflict.code == 1
     assert "VERSION_CONFLICT" in conflict.err
+    other = run("update", "nt-fog", "--field=stage=draft", f"--expected-hash={'0' * 64}")
+    assert (other.code, "VERSION_CONFLICT" in other.err) == (1, True)
     assert run("update", "nt-fog", "--append=More.", "--unset=pages").code == 0
     assert path.read_text().endswith("# Note {#top}\n\nMore.\n")
     assert "pages:" not in path.read_text()
@@ -183,11 +201,22 @@ def test_an_owner_elsewhere_is_named_with_the_next_step(run: Any, project: Path)
         done = run("get", "nt-tide")
     assert done.code == 1
     assert (
-        f"PROJECT_LOCKED: the project is open in process {pid}, and it takes no commands;"
-        in done.err
-    )
-    assert "try again" in done.err
+        f"PROJECT_LOCKED: the project is open in process {pid}; stop the server it belongs to, "
+        "or send the request to that server (it takes no commands)"
+    ) in " ".join(done.err.split())
     assert run("get", "nt-tide").code == 0
+
+
+def test_a_project_that_servers_only_read_is_read_with_them(run: Any, project: Path) -> None:
+    # Readers write nothing of themselves into the lock, so that their server is not found.
+    reader = OwnerLock.acquire(str(project), None, read_only=True)
+    done = run("get", "nt-tide", "--json")
+    assert done.code == 0, done.err
+    done = run("reindex")
+    assert done.code == 1
+    assert "PROJECT_READ_ONLY" in done.err
+    reader.release()
+    assert run("reindex").code == 0
 
 
 def test_a_broken_model_shows_where(run: Any, project: Path) -> None:

@@ -17,6 +17,7 @@ import zmq
 
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, errors_of
 from maadd.protocol.messages import (
+    EXIT_NOT_OPENED,
     Bye,
     Call,
     Cancel,
@@ -43,9 +44,6 @@ from maadd_worker.process.replies import queue_full, read_timed_out, write_waite
 from maadd_worker.process.served import AnyEngine, EngineFactory, ServedReader
 from maadd_worker.process.write_queue import WriteQueue
 from maadd_worker.process.writer import Writer
-
-EXIT_NOT_OPENED = 3
-"""The project could not be opened; the front was told why."""
 
 _HEARTBEAT_S = 1.0
 _LINGER_MS = 1_000
@@ -226,7 +224,7 @@ class WorkerLoop:
         """Moves on to the next state when its condition is met."""
         if self._state is _State.STARTING and self._writer.engine is not None:
             self._open_readers(self._writer.engine)
-        if self._stop_requested and self._state is _State.READY:
+        if (self._stop_requested or self._writer.displaced) and self._state is _State.READY:
             self._state = _State.DRAINING
             if self._engine is not None:
                 self._engine.jobs.stop()
@@ -284,6 +282,8 @@ class WorkerLoop:
             self._reads.check(now)
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + _HEARTBEAT_S
+            if self._state is _State.READY:
+                self._writer.notice_loss()
             self._send(self._heartbeat())
 
     def _heartbeat(self) -> Heartbeat:
@@ -307,7 +307,8 @@ class WorkerLoop:
     def _say_goodbye(self) -> int:
         self._flush()
         failure = self._failure or self._writer.failure
-        self._send(Bye(self._writer.clean) if failure is None else Failed(failure))
+        goodbye = Bye(self._writer.clean, self._writer.displaced)
+        self._send(goodbye if failure is None else Failed(failure))
         self._socket.close()
         self._context.term()
         return 0 if failure is None else EXIT_NOT_OPENED
