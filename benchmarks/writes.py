@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import os
 import shutil
 import statistics
 import tempfile
@@ -120,6 +121,8 @@ async def _sessions(daemon: Daemon) -> list[Connection]:
     if not is_success(status, answer):
         raise RuntimeError(f"maad_reindex failed: {answer[:300]!r}")
     await asyncio.sleep(1.0)  # the worker writes the log of the index back
+    # Else the disk is still at work on the new corpus, the more the larger, and each sync waits.
+    os.sync()
     return sessions
 
 

@@ -30,7 +30,7 @@ from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare, sooner
 from maadd_worker.engine_events import reindex_events, stale_model_event, truncated_events
-from maadd_worker.engine_jobs import JOBS_KEY, Jobs
+from maadd_worker.engine_jobs import ENDED_JOBS_KEY, JOBS_KEY, Jobs
 from maadd_worker.engine_placement import INDEX_PATH, keep_entries, placement_of
 from maadd_worker.engine_report import free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
@@ -383,10 +383,11 @@ class Engine:
     # -- jobs ----------------------------------------------------------------------------
 
     def resume_jobs(self) -> None:
-        """At the start of a server: go on with the jobs that an earlier process did not end."""
-        if not self.read_only:
-            with contextlib.closing(self._index.reader()) as reader:
-                self.jobs.resume(reader.meta_get(JOBS_KEY))
+        """At the start of a server: go on with the jobs that an earlier process did not end, and
+        know those that ended."""
+        with contextlib.closing(self._index.reader()) as reader:
+            noted, ended = reader.meta_get(JOBS_KEY), reader.meta_get(ENDED_JOBS_KEY)
+        self.jobs.resume(noted, ended, read_only=self.read_only)
 
     def check_job(self, args: ReindexArgs) -> None:
         """See JobHost."""
