@@ -178,9 +178,13 @@ def _renewal(one: Import, record: Record, before: Done, result: Result) -> dict[
         "expectedHash": before.content_hash,
     }
     if one.source.kind != "markdown":
-        schema = one.model.schema(record.doc_type)
-        absent = [name for name in schema.fields if name not in record.fields]
-        call["unsetFields"] = [name for name in absent if name not in schema.required]
+        if one.plan.types[record.doc_type].body is not None:
+            # An empty cell is an empty body, unlike a table without such a column.
+            record = msgspec.structs.replace(record, body=record.body or "")
+        else:
+            schema = one.model.schema(record.doc_type)
+            absent = [name for name in schema.fields if name not in record.fields]
+            call["unsetFields"] = [name for name in absent if name not in schema.required]
     return _with_text(one, record, call, result)
 
 
@@ -197,15 +201,10 @@ def _with_text(
         call["original"] = original
     elif one.source.kind == "markdown":
         call["body"] = ""
-    elif record.body is not None:
-        call["body"] = record.body
     return call
 
 
 def _original(one: Import, record: Record) -> str | None:
-    """The text of a Markdown file; None for rows, and for a file without a byte."""
-    if one.source.kind != "markdown" or record.item.empty:
-        return None
     return original_text(record, one.source, one.plan, one.prepared.assigned.targets)
 
 

@@ -10,7 +10,6 @@ import msgspec
 from maadd.protocol.errors import MaadError
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.imports.prepare import Record
-from maadd_worker.markdown.body import current_body
 from maadd_worker.markdown.frontmatter import content_hash, split_file
 from maadd_worker.markdown.values import same_value
 from maadd_worker.markdown.yaml_profile import load_frontmatter
@@ -29,7 +28,7 @@ def look_for(
     root: ProjectRoot, model: Model, record: Record, original: Callable[[], str | None]
 ) -> Found | None:
     """The file at a place of the record, None where all are free; `original` gives the text that
-    a Markdown file would be made from. PATH_OUTSIDE_PROJECT, FILE_READ_ERROR."""
+    the record would be made from. PATH_OUTSIDE_PROJECT, FILE_READ_ERROR."""
     for path in model.record_paths(model.entry(record.doc_type), record.doc_id):
         if root.exists(path):
             data = root.read(path).data
@@ -51,5 +50,5 @@ def _is_same(data: bytes, path: str, model: Model, record: Record, original: str
     except MaadError:
         return False
     if original is None:
-        return record.body is None or current_body(split) == record.body.strip()
+        return True
     return split.body == split_file(original.encode(), path).body
