@@ -42,6 +42,7 @@ from maadd_worker.history.external import ExternalEdits
 from maadd_worker.history.outcome import HistoryOutcome
 from maadd_worker.index.empty_guard import unindexed_files
 from maadd_worker.index.full_pass import PassSteps, run_steps
+from maadd_worker.index.layout import INDEX_PATH
 from maadd_worker.index.pass_report import ReindexReport
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index, IndexReader
@@ -71,8 +72,6 @@ from maadd_worker.write.outside_edit import index_outside_edit
 from maadd_worker.write.planner import RECORD_WRITES
 from maadd_worker.write.recovery import recover
 from maadd_worker.write.reindex import check_scope, reindex_outcome, reindex_steps
-
-INDEX_PATH = "_backend/maad.db"
 
 _CACHE_BYTES = 32 * 1024 * 1024
 _encode = msgspec.json.encode

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
+from maadd.cli.importing.faults import is_of_item
 from maadd.cli.oneshot import OneShot
 from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 from maadd_worker.disk.root import ProjectRoot
-from maadd_worker.imports.existing import look_for
+from maadd_worker.imports.existing import claims, is_tombstoned, look_for, lost_records
 from maadd_worker.imports.ledger import Done, Ledger
 from maadd_worker.imports.plan import ImportPlan
 from maadd_worker.imports.prepare import Prepared, Record, original_text
@@ -40,17 +41,26 @@ class Import(msgspec.Struct, frozen=True):
         """The name of an item in the ledger: rows of a table may move, their ids do not."""
         return record.item.key if self.source.kind == "markdown" else record.doc_id
 
+    def made(self, record: Record) -> str:
+        """The digest of what the plan makes of an item."""
+        if self.plan.links != "mentions":
+            return record.digest(())
+        targets = self.prepared.assigned.targets
+        found = [targets.find_link(link, record.item) for link in record.item.links]
+        return record.digest(["", *(target.doc_id for target in found if target is not None)])
+
 
 class Result(msgspec.Struct):
     """What a run did. `found` were there already as they should be; `changed` differ at the
-    source from what was imported, `gone` are no longer there; `deleted` changed too, but their
-    records were deleted here."""
+    source from what was imported, `gone` are no longer there; `remade` are as they were there,
+    and would be made otherwise now; the records of `deleted` were deleted here."""
 
     created: int = 0
     updated: int = 0
     unchanged: int = 0
     found: int = 0
     changed: list[str] = []
+    remade: list[str] = []
     gone: list[str] = []
     deleted: list[str] = []
     left_out: list[Misfit] = []
@@ -67,18 +77,12 @@ class Work(msgspec.Struct, frozen=True):
 def sort_out(one: Import, root: ProjectRoot, result: Result, *, update: bool) -> Work:
     """Compare the records with what was done before and with what lies in the project."""
     done = one.ledger.done()
+    known = [record for record in one.prepared.records if one.key(record) in done]
+    updates = _sort_known(one, root, result, known, update=update)
     create: list[Record] = []
-    updates: list[tuple[Record, Done]] = []
     adopted: list[Done] = []
     for record in one.prepared.records:
-        before = done.get(one.key(record))
-        if before is not None:
-            if before.digest == record.item.digest:
-                result.unchanged += 1
-            elif update:
-                updates.append((record, before))
-            else:
-                result.changed.append(record.item.key)
+        if one.key(record) in done:
             continue
         try:
             found = look_for(root, one.model, record, partial(_original, one, record))
@@ -93,11 +97,78 @@ def sort_out(one: Import, root: ProjectRoot, result: Result, *, update: bool) ->
         else:
             reason = f"{found.path} is there already and says something else"
             result.left_out.append(Misfit(record.item.key, reason, _OCCUPIED))
-    one.ledger.add(adopted)
+    free = _free(one, root, result, create)
     present = {one.key(record) for record in one.prepared.records}
     present.update(misfit.source for misfit in one.prepared.misfits)
+    present.update(one.prepared.assigned.left_out)
     result.gone = sorted(key for key in done if key not in present)
-    return Work(tuple(create), tuple(updates))
+    one.ledger.add(adopted)
+    return Work(tuple(free), tuple(updates))
+
+
+def _sort_known(
+    one: Import, root: ProjectRoot, result: Result, records: Sequence[Record], *, update: bool
+) -> list[tuple[Record, Done]]:
+    """What was imported before: the records to make anew, the rest is noted."""
+    done = one.ledger.done()
+    updates: list[tuple[Record, Done]] = []
+    there: list[Record] = []
+    for record in records:
+        fault = _moved(one, record, done[one.key(record)])
+        if fault is None:
+            there.append(record)
+        else:
+            result.left_out.append(fault)
+    lost = lost_records(root, one.model, there)
+    for record in there:
+        before = done[one.key(record)]
+        remade = bool(before.made) and before.made != one.made(record)
+        if record.doc_id in lost:
+            result.deleted.append(record.item.key)
+        elif before.digest == record.item.digest and not remade:
+            result.unchanged += 1
+        elif update:
+            updates.append((record, before))
+        elif before.digest != record.item.digest:
+            result.changed.append(record.item.key)
+        else:
+            result.remade.append(record.item.key)
+    return updates
+
+
+def _moved(one: Import, record: Record, before: Done) -> Misfit | None:
+    """Why an imported item cannot be what the plan says: a record keeps its type and id."""
+    if before.doc_type and before.doc_type != record.doc_type:
+        reason = (
+            f"it was imported as a {before.doc_type}, and the plan makes it a {record.doc_type}"
+        )
+        return Misfit(record.item.key, reason, f"leave it to {before.doc_type} in the plan")
+    wanted = one.plan.ids.get(record.item.key, before.doc_id)
+    if wanted != before.doc_id:
+        reason = f"it was imported as {before.doc_id}, and the plan gives it the id {wanted}"
+        return Misfit(record.item.key, reason, "take it out of ids: a record keeps its id")
+    return None
+
+
+def _free(one: Import, root: ProjectRoot, result: Result, create: Sequence[Record]) -> list[Record]:
+    """Those of the new records whose ids nobody has; the others are left out."""
+    known = claims(root, [record.doc_id for record in create])
+    free = []
+    for record in create:
+        claim = known.get(record.doc_id)
+        advice = _OCCUPIED
+        if (claim is not None and claim.deleted) or is_tombstoned(root, one.model, record):
+            reason = f"a deleted record holds the id {record.doc_id}"
+        elif claim is not None and root.exists(claim.path):
+            reason = f"{claim.path} has the id {record.doc_id} already"
+        elif claim is not None:
+            reason = f"the index holds {record.doc_id}, whose file is gone"
+            advice = "run `maad reindex`, then the import again"
+        else:
+            free.append(record)
+            continue
+        result.left_out.append(Misfit(record.item.key, reason, advice))
+    return free
 
 
 def carry_out(
@@ -106,7 +177,8 @@ def carry_out(
     """Write the records; each chunk is one commit and is noted before the next one begins.
 
     `progress` is told how many records are dealt with. Raises MaadErrors when a whole call
-    fails: what was stored before it stays stored and noted.
+    fails, and the MaadError of a record that did not fail by itself, such as a full disk: what
+    was stored before it stays stored and noted.
     """
     through = 0
     for records in _chunks(one, work.create):
@@ -218,6 +290,9 @@ def _take(
     one.ledger.add(stored)
     for entry in data["failed"]:
         record = part[entry["index"]][0]
+        if not is_of_item(entry):
+            result.created += len(stored)
+            raise MaadError(entry["code"], entry["error"].partition(": ")[2], entry.get("details"))
         if entry["code"] == "FILE_NOT_FOUND":
             result.deleted.append(record.item.key)
             continue
@@ -234,4 +309,11 @@ def _take(
 
 
 def _done(one: Import, record: Record, content_hash: str) -> Done:
-    return Done(one.key(record), record.item.digest, record.doc_id, content_hash)
+    return Done(
+        one.key(record),
+        record.item.digest,
+        record.doc_id,
+        content_hash,
+        record.doc_type,
+        one.made(record),
+    )

@@ -44,8 +44,8 @@ def read_folder(
     """Every Markdown file below `path`, in path order.
 
     Links are not followed. Names with a leading dot and `node_modules` are passed over, like
-    the absolute folders `without`. What cannot be looked at is a misfit. A file over `max_bytes` (0: no limit) is a misfit. Raises
-    FILE_READ_ERROR when the folder itself cannot be read.
+    the absolute folders `without`. What cannot be looked at is a misfit, and so is a file over
+    `max_bytes` (0: no limit). Raises FILE_READ_ERROR when the folder itself cannot be read.
     """
     root = os.path.realpath(path)
     found = _Found([], [], Counter(), [])

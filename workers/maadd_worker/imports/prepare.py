@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -32,6 +34,13 @@ class Record(msgspec.Struct, frozen=True):
     doc_id: str
     fields: dict[str, Any]
     body: str | None = None
+
+    def digest(self, links: Sequence[str]) -> str:
+        """The SHA-256 of what the plan makes of the item; `links` are the ids that its body
+        mentions."""
+        made = [self.doc_type, self.fields, list(links)]
+        # Fields may hold integers of any size, which the faster encoder refuses.
+        return hashlib.sha256(json.dumps(made).encode()).hexdigest()
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -164,9 +173,7 @@ def _open_links(item: Item, plan: ImportPlan, targets: Targets) -> list[Misfit]:
 _NO_FIELDS = "---\n---\n"
 
 
-def original_text(
-    record: Record, source: Source, plan: ImportPlan, targets: Targets
-) -> str | None:
+def original_text(record: Record, source: Source, plan: ImportPlan, targets: Targets) -> str | None:
     """The text of an item as it goes to the engine, which keeps its body byte for byte; in mode
     `mentions` with annotations in place of links.
 

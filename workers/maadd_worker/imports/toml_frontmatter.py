@@ -17,7 +17,7 @@ from maadd_worker.markdown.frontmatter import BOM
 
 _OPENING = re.compile(r"\+\+\+[ \t]*\r?\n")
 _CLOSING = re.compile(r"^\+\+\+[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
-_KEY = re.compile(r"[ \t]*\[{0,2}[ \t]*([\"'])?([A-Za-z0-9_-]+)\1[ \t]*[=.\]]")
+_KEY = re.compile(r"[ \t]*\[{0,2}[ \t]*([\"']?)([A-Za-z0-9_-]+)\1[ \t]*[=.\]]")
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _BLOCK_LINE = 2
 
