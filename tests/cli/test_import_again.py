@@ -273,3 +273,39 @@ def test_toml_frontmatter_becomes_yaml_and_what_is_passed_over_is_told(
     told = terminal("--project", str(project), "import", str(source)).out
     assert "not Markdown: 1 .png" in told
     assert "not looked into: .hidden.md" in told
+
+
+def test_a_project_without_writes_gets_no_types_either(
+    here: Any, project: Path, rules: Path
+) -> None:
+    assert here("reindex").code == 0
+    registry = (project / "_registry/object_types.yaml").read_text()
+    refused = here("import", str(rules), MAAD_HISTORY_MODE_DEFAULT="read")
+    assert refused.code == 1
+    assert "PROJECT_READ_ONLY" in refused.err
+    assert (project / "_registry/object_types.yaml").read_text() == registry
+    assert not (project / "_import/.state").exists()
+
+
+def test_a_state_that_cannot_be_written_says_what_to_do(
+    here: Any, project: Path, rules: Path
+) -> None:
+    (project / "_import/.state").write_text("x")
+    refused = here("import", str(rules))
+    assert refused.code == 1
+    assert ": Not a directory; mend that, then run the import again" in refused.err
+
+
+def test_the_plan_of_before_may_name_what_is_gone(here: Any, rules: Path, plan: Any) -> None:
+    given = plan(
+        ("ids: {}", "ids: {rule-1.md: rule-one}"), ("leave_out: []", "leave_out: [rule-2.md]")
+    )
+    assert here("import", str(rules), "--with", given).code == 0
+    (rules / "rule-1.md").unlink()
+    (rules / "rule-2.md").unlink()
+    done = here("import", str(rules), "--json")
+    assert (done.code, done.json["goneFromSource"]) == (0, ["rule-1.md"])
+    assert [one["reason"] for one in done.json["notes"]] == [
+        "leave_out: nothing matches 'rule-2.md'",
+        "ids: the source has no item 'rule-1.md'",
+    ]

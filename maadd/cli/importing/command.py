@@ -136,7 +136,7 @@ def _import(
     from maadd.cli.importing.model import write_types
     from maadd.cli.importing.plans import plan_of
     from maadd.cli.importing.report import print_refusal, print_result, result_view
-    from maadd.cli.importing.run import Result, carry_out, sort_out
+    from maadd.cli.importing.run import Result, carry_out, refuse_read_only, sort_out
     from maadd.cli.oneshot import open_project
 
     result = Result()
@@ -156,6 +156,7 @@ def _import(
             open_project(folder.path, settings, warn=_warn) as project,
             _progress("importing") as progress,
         ):
+            refuse_read_only(project)
             # The engine looks for changes of the model before it writes.
             files = write_types(one, folder, settings)
             try:

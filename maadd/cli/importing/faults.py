@@ -28,6 +28,8 @@ _OF_ITEMS = frozenset(
 _OF_NAMES = frozenset(("EEXIST", "EINVAL", "EISDIR", "ELOOP", "ENAMETOOLONG", "ENOTDIR"))
 """Errors of the system that the name of one file may cause."""
 
+_OF_PROJECTS = frozenset(("BACKEND_ERROR", "FILE_READ_ERROR", "GIT_ERROR", "WRITE_ERROR"))
+
 _AGAIN = "run the import again: it goes on where it was"
 _CAUSES = (
     (
@@ -70,11 +72,12 @@ def with_next_step(failure: MaadError | MaadErrors) -> MaadErrors:
 
 
 def _next_step(error: MaadError) -> str | None:
-    if error.code not in ("BACKEND_ERROR", "FILE_READ_ERROR", "WRITE_ERROR", "GIT_ERROR"):
-        return None
     number = (error.details or {}).get("errno")
+    # Without the number of the system, what cannot be read belongs to the source.
+    if error.code not in _OF_PROJECTS or (error.code == "FILE_READ_ERROR" and number is None):
+        return None
     name = errno.errorcode.get(number) if isinstance(number, int) else number
     for names, words, step in _CAUSES:
         if name in names or any(word in error.message for word in words):
             return step
-    return None
+    return None if "; " in error.message else "mend that, then"

@@ -171,6 +171,16 @@ def _free(one: Import, root: ProjectRoot, result: Result, create: Sequence[Recor
     return free
 
 
+def refuse_read_only(project: OneShot) -> None:
+    """PROJECT_READ_ONLY before the types of a plan are written to a project without writes."""
+    if project.call("maad_health", {})["readOnly"]:
+        raise MaadError(
+            "PROJECT_READ_ONLY",
+            "the project takes no writes (history mode read); give it another history mode, then "
+            "run the import again",
+        )
+
+
 def carry_out(
     one: Import, work: Work, project: OneShot, result: Result, progress: Callable[[int], None]
 ) -> None:
