@@ -31,7 +31,7 @@ from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare, sooner
 from maadd_worker.engine_events import reindex_events, stale_model_event, truncated_events
 from maadd_worker.engine_jobs import JOBS_KEY, Jobs
-from maadd_worker.engine_placement import INDEX_PATH, keep_entries, placement_of
+from maadd_worker.engine_placement import keep_entries, placement_of
 from maadd_worker.engine_report import free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
 from maadd_worker.engine_writes import RecordWrites, Refused

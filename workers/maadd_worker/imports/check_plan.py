@@ -146,5 +146,5 @@ def _type_notes(plan: ImportPlan, source: Source) -> _Found:
             yield f"types.{name}.required: {field!r} is not declared", "declare it under fields"
     linking = any(item.links for item in source.items)
     if plan.links == "refs" and linking and not any(one.links for one in plan.types.values()):
-        advice = "name fields under links in a type, or plan anew with --links refs --replan"
+        advice = "name them under links in a type, and declare them in its schema"
         yield "links: no type says which fields list links", advice
