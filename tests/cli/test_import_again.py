@@ -309,3 +309,23 @@ def test_the_plan_of_before_may_name_what_is_gone(here: Any, rules: Path, plan: 
         "leave_out: nothing matches 'rule-2.md'",
         "ids: the source has no item 'rule-1.md'",
     ]
+
+
+def test_records_that_the_engine_would_refuse_are_found_before_anything_is_written(
+    here: Any, project: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "items.jsonl"
+    rows = [{"id": 1, "d": {"a": {"b": {"c": 1}}}}, {"id": 2, "body": "x" * 900}, {"id": 3}]
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plan = here("import", str(table), "--plan").out.splitlines(keepends=True)
+    (tmp_path / "plan.yaml").write_text("".join(one for one in plan if "      d: " not in one))
+    done = here(
+        "import", str(table), "--with", str(tmp_path / "plan.yaml"), "--json",
+        MAAD_MAX_DOC_BYTES="900",
+    )  # fmt: skip
+    assert (done.code, done.json["created"]) == (1, 0)
+    found = [(one["line"], one["reason"]) for one in done.json["leftOut"]]
+    assert found[0] == (1, "d.a.b is nested too deep")
+    assert (found[1][0], "the limit is 900" in found[1][1]) == (2, True)
+    assert all("another id" not in one["advice"] for one in done.json["leftOut"])
+    assert not (project / "items").exists()

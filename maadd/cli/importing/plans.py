@@ -86,7 +86,8 @@ def prepare_import(
     # A plan from before may name what is no longer there.
     prepared = msgspec.structs.replace(prepared, notes=(*faults, *remarks, *prepared.notes))
     begun = given is not None or kept is not None
-    return Import(source, plan, prepared, planned, ledger), notes, begun
+    one = Import(source, plan, prepared, planned, ledger, settings.max_doc_bytes)
+    return one, notes, begun
 
 
 def plan_of(one: Import, notes: Sequence[str]) -> str:

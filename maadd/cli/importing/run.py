@@ -17,6 +17,7 @@ from maadd_worker.imports.existing import claims, is_tombstoned, look_for, lost_
 from maadd_worker.imports.ledger import Done, Ledger
 from maadd_worker.imports.plan import ImportPlan
 from maadd_worker.imports.prepare import Prepared, Record, original_text
+from maadd_worker.imports.rehearse import rehearse
 from maadd_worker.imports.source import Misfit, Source, misfit_of
 from maadd_worker.schema.model import Model
 
@@ -29,13 +30,17 @@ _OCCUPIED = "give the item another id under `ids` in the plan"
 
 
 class Import(msgspec.Struct, frozen=True):
-    """An import that is ready to run: what, where to, and what was done of it before."""
+    """An import that is ready to run: what, where to, and what was done of it before.
+
+    `max_bytes` is the size that a record may have, 0 for any.
+    """
 
     source: Source
     plan: ImportPlan
     prepared: Prepared
     model: Model
     ledger: Ledger
+    max_bytes: int
 
     def key(self, record: Record) -> str:
         """The name of an item in the ledger: rows of a table may move, their ids do not."""
@@ -128,7 +133,11 @@ def _sort_known(
         elif before.digest == record.item.digest and not remade:
             result.unchanged += 1
         elif update:
-            updates.append((record, before))
+            fault = _refusal(one, record)
+            if fault is None:
+                updates.append((record, before))
+            else:
+                result.left_out.append(fault)
         elif before.digest != record.item.digest:
             result.changed.append(record.item.key)
         else:
@@ -151,7 +160,8 @@ def _moved(one: Import, record: Record, before: Done) -> Misfit | None:
 
 
 def _free(one: Import, root: ProjectRoot, result: Result, create: Sequence[Record]) -> list[Record]:
-    """Those of the new records whose ids nobody has; the others are left out."""
+    """Those of the new records that the engine will take: their ids are free, and they can be
+    written. The others are left out."""
     known = claims(root, [record.doc_id for record in create])
     free = []
     for record in create:
@@ -165,10 +175,22 @@ def _free(one: Import, root: ProjectRoot, result: Result, create: Sequence[Recor
             reason = f"the index holds {record.doc_id}, whose file is gone"
             advice = "run `maad reindex`, then the import again"
         else:
-            free.append(record)
+            fault = _refusal(one, record)
+            if fault is None:
+                free.append(record)
+            else:
+                result.left_out.append(fault)
             continue
         result.left_out.append(Misfit(record.item.key, reason, advice))
     return free
+
+
+def _refusal(one: Import, record: Record) -> Misfit | None:
+    try:
+        original = _original(one, record)
+    except MaadError as error:
+        return misfit_of(record.item.key, error)
+    return rehearse(record, original, one.model, one.max_bytes)
 
 
 def refuse_read_only(project: OneShot) -> None:
@@ -194,7 +216,7 @@ def carry_out(
     for records in _chunks(one, work.create):
         made = [(record, call) for record in records if (call := _creation(one, record, result))]
         for data, part in _calls(project, "maad_bulk_create", "records", made):
-            result.created += _take(one, data, part, result, _OCCUPIED)
+            result.created += _take(one, data, part, result)
         through += len(records)
         progress(through)
     before = {record.doc_id: done for record, done in work.update}
@@ -205,7 +227,7 @@ def carry_out(
             if (call := _renewal(one, record, before[record.doc_id], result))
         ]
         for data, part in _calls(project, "maad_bulk_update", "updates", made):
-            result.updated += _take(one, data, part, result, _EDITED)
+            result.updated += _take(one, data, part, result)
         through += len(records)
         progress(through)
 
@@ -290,9 +312,7 @@ def _original(one: Import, record: Record) -> str | None:
     return original_text(record, one.source, one.plan, one.prepared.assigned.targets)
 
 
-def _take(
-    one: Import, data: Mapping[str, Any], part: Sequence[_Call], result: Result, advice: str
-) -> int:
+def _take(one: Import, data: Mapping[str, Any], part: Sequence[_Call], result: Result) -> int:
     """Note what a call has stored, and why it has not stored the rest."""
     stored = [
         _done(one, part[entry["index"]][0], entry["contentHash"]) for entry in data["succeeded"]
@@ -306,9 +326,12 @@ def _take(
         if entry["code"] == "FILE_NOT_FOUND":
             result.deleted.append(record.item.key)
             continue
-        reason = entry["error"].partition(": ")[2]
+        reason, _, next_step = entry["error"].partition(": ")[2].partition("; ")
         if entry["code"] == "VERSION_CONFLICT":
-            reason = f"{record.doc_id} was edited here since it was imported"
+            reason, next_step = f"{record.doc_id} was edited here since it was imported", _EDITED
+        elif entry["code"] == "DUPLICATE_DOC_ID":
+            next_step = _OCCUPIED
+        advice = next_step or "correct it at the source, or name it under leave_out in the plan"
         result.left_out.append(Misfit(record.item.key, reason, advice, record.item.line))
     for mismatch in data["verification"]["mismatches"]:
         reason = f"{mismatch['field']} of {mismatch['docId']} does not read back as written"
