@@ -31,7 +31,7 @@ from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare, sooner
 from maadd_worker.engine_events import reindex_events, stale_model_event, truncated_events
 from maadd_worker.engine_jobs import ENDED_JOBS_KEY, JOBS_KEY, Jobs
-from maadd_worker.engine_placement import INDEX_PATH, keep_entries, placement_of
+from maadd_worker.engine_placement import keep_entries, placement_of
 from maadd_worker.engine_report import free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
 from maadd_worker.engine_writes import RecordWrites, Refused
@@ -43,6 +43,7 @@ from maadd_worker.history.external import ExternalEdits
 from maadd_worker.history.outcome import HistoryOutcome
 from maadd_worker.index.empty_guard import unindexed_files
 from maadd_worker.index.full_pass import PassSteps, run_steps
+from maadd_worker.index.layout import INDEX_PATH
 from maadd_worker.index.pass_report import ReindexReport
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index, IndexReader
