@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maadd import __version__
 from maadd.auth.boot import check_bootable
@@ -52,13 +52,13 @@ from maadd.sessions.sweeper import sweep_sessions
 from maadd.sessions.table import SessionTable
 from maadd.tools import sessions as session_tools
 from maadd.tools import subscriptions as subscription_tools
-from maadd.tools.face import create_server
-from maadd.tools.prompts import add_prompts
-from maadd.tools.resources import RecordResources
 from maadd.tools.tokens import TOKEN_TOOLS, TokenTools, refuse_without_registry
-from maadd.tools.watching import RecordWatching
+from maadd.transport.introduction import CAPABILITIES, Introduction
 from maadd.transport.peer import McpFace
 from maadd.transport.stdio_pipe import take_over_stdio
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel.server import Server
 
 _POLL_S = 0.05
 _STDIO_DRAIN_S = 1.0
@@ -315,18 +315,17 @@ class Front:
         return code
 
     def _make_face(self, pipeline: Pipeline, sessions: SessionTable) -> McpFace:
-        settings = self._settings
-        structured = settings.structured_content
-        server = create_server(pipeline, version=__version__, structured=structured)
-        RecordResources(pipeline, self._state).add_to(server)
-        RecordWatching(
-            sessions,
-            self._state,
-            transport=settings.transport,
-            queue_limit=settings.notify_queue,
-        ).add_to(server)
-        add_prompts(server, self._state)
-        return McpFace(server, pipeline, self._log, structured=structured)
+        settings, state = self._settings, self._state
+
+        def make_server() -> Server[Any]:
+            from maadd.front.mcp_server import make_mcp_server  # imports the SDK
+
+            return make_mcp_server(pipeline, state, sessions, settings)
+
+        introduction = Introduction(__version__, CAPABILITIES)
+        return McpFace(
+            make_server, introduction, pipeline, self._log, structured=settings.structured_content
+        )
 
     async def _serve_http(
         self,

@@ -38,6 +38,7 @@ from maadd.tools import sessions as session_tools
 from maadd.tools.face import create_server
 from maadd.transport.app import HttpApp
 from maadd.transport.http_server import HttpServer
+from maadd.transport.introduction import Introduction
 from maadd.transport.peer import McpFace
 from maadd.transport.stdio import StdioServer
 
@@ -62,7 +63,10 @@ class FrontBench:
         self._state = state
         self._sessions = sessions
         self._log = log
-        self._face = McpFace(create_server(pipeline, version="1"), pipeline, log)
+        introduction = Introduction("1", {"tools": {"listChanged": True}})
+        self._face = McpFace(
+            lambda: create_server(pipeline, version="1"), introduction, pipeline, log
+        )
 
     def calls(self) -> list[str]:
         """What the worker noted."""
