@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,10 +53,16 @@ def maad(*arguments: str) -> str:
 
 @contextmanager
 def serve(
-    instance: Path, project: Path, *, history: str | None = None, **others: Path
+    instance: Path,
+    project: Path,
+    *,
+    history: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    **others: Path,
 ) -> Iterator[Daemon]:
     """Serve `project` as "bench", and others by their names, with role admin until the block
-    ends; `history` is the mode of "bench", None the one that the server finds."""
+    ends; `history` is the mode of "bench", None the one that the server finds; `settings` are
+    more variables of the daemon."""
     instance.mkdir(exist_ok=True)
     config = instance / "instance.yaml"
     projects = [
@@ -76,6 +82,7 @@ def serve(
         "MAAD_SESSION_MAX_PER_TOKEN": "128",
         "MAADD_RUNTIME_DIR": str(instance / "run"),
         "MAAD_LOG_LEVEL": os.environ.get("MAAD_LOG_LEVEL", "info"),
+        **(settings or {}),
     }
     with (instance / "daemon.log").open("wb") as log:
         process = subprocess.Popen(

@@ -31,7 +31,6 @@ from maadd.auth.timestamps import format_timestamp, parse_timestamp
 from maadd.auth.tokens_document import (
     EMPTY_DOCUMENT,
     TokensDocument,
-    tokens_invalid,
     with_issued,
     with_revoked,
 )
@@ -280,8 +279,9 @@ class TokenRegistry:
     def _check_permissions(self) -> None:
         loose = loose_permissions(self.path)
         if loose and not self._lax_permissions:
-            raise tokens_invalid(
-                f"{'; '.join(loose)}, or set MAAD_AUTH_LAX_PERMS=1 to accept the risk"
+            raise MaadError(
+                "TOKENS_FILE_INVALID",
+                f"{'; '.join(loose)}, or set MAAD_AUTH_LAX_PERMS=1 to accept the risk",
             )
         self.warnings = loose
 

@@ -98,7 +98,7 @@ def dump_tokens(document: TokensDocument) -> bytes:
 
 def tokens_invalid(problem: str) -> MaadError:
     """TOKENS_FILE_INVALID; `problem` holds no hash and no token."""
-    return MaadError("TOKENS_FILE_INVALID", f"tokens.yaml: {problem}")
+    return MaadError("TOKENS_FILE_INVALID", f"_auth/tokens.yaml: {problem}")
 
 
 def _read_record(entry: Any, where: str, problems: list[str]) -> TokenRecord | None:

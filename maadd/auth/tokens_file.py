@@ -74,13 +74,14 @@ def read_tokens(path: str) -> StoredTokens:
 def loose_permissions(path: str) -> list[str]:
     """What lets others than the owner at the registry: one text for `_auth/`, one for the file."""
     problems = []
-    for place, mode in ((os.path.dirname(path), "700"), (path, "600")):
+    folder = os.path.dirname(path)
+    for place, mode in ((folder, "700"), (path, "600")):
         try:
             bits = stat.S_IMODE(os.stat(place).st_mode)
         except OSError:
             continue  # absent, or reading it will say why it cannot be examined
         if bits & 0o077:
-            name = os.path.basename(place)
+            name = os.path.relpath(place, os.path.dirname(folder))
             problems.append(f"{name} is open to others (mode {bits:o}); run 'chmod {mode}' on it")
     return problems
 

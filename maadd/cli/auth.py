@@ -20,6 +20,7 @@ from maadd.cli.output import (
     wants_json,
     warn,
 )
+from maadd.cli.streams import OutputLost
 from maadd.cli.tables import print_table
 from maadd.cli.targets import command_settings, target_options
 from maadd.protocol.errors import MaadError, MaadErrors
@@ -240,10 +241,17 @@ def _show_issued(issued: IssuedToken, as_json: bool) -> None:
     from maadd.auth.record import public_record
 
     record = public_record(issued.record)
-    if as_json:
-        print_json({"plaintext": issued.plaintext, "record": record, "warning": _NOTICE})
-        return
-    click.echo(issued.plaintext)
+    try:
+        if as_json:
+            print_json({"plaintext": issued.plaintext, "record": record, "warning": _NOTICE})
+            return
+        click.echo(issued.plaintext)
+    except OutputLost:
+        warn(
+            f"the token {issued.record.id} is valid and nobody has seen it; replace it with "
+            f"`maad auth rotate-token --id {issued.record.id}`"
+        )
+        raise
     click.echo(_NOTICE, err=True)
     click.echo(_lines(record), err=True)
 

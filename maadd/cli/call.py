@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import click
 
@@ -17,11 +18,12 @@ from maadd.cli.toolcall import call_tool
 @click.argument("arguments", metavar="[JSON]", default="{}")
 @accept_json
 def call_command(tool: str, arguments: str) -> None:
-    """Call any tool of the project and print its data.
+    """Call any tool of the project and print its data; `-` reads the JSON from standard input.
 
     \b
     maad call maad_query '{"docType": "sighting", "depth": "cold", "limit": 3}'
     maad call maad_health
+    maad call maad_bulk_create - < records.json
     """
     from maadd.protocol.suggestion import nearest
     from maadd.protocol.tools import TOOLS, ToolKind
@@ -37,7 +39,7 @@ def call_command(tool: str, arguments: str) -> None:
             f"{tool!r} is no tool of a project" + (f"; did you mean {meant!r}?" if meant else "")
         )
     try:
-        args = json.loads(arguments)
+        args = json.loads(sys.stdin.buffer.read() if arguments == "-" else arguments)
     except (ValueError, RecursionError) as error:
         raise click.UsageError(f"the arguments are not JSON: {error}") from error
     if not isinstance(args, dict):

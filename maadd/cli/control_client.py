@@ -66,6 +66,9 @@ class ControlConnection:
         except PermissionError:
             self._socket.close()
             raise Unreachable("it belongs to another user", final=True) from None
+        except (FileNotFoundError, ConnectionRefusedError):
+            self._socket.close()
+            raise Unreachable("nothing listens on its control socket") from None
         except OSError as error:
             self._socket.close()
             raise Unreachable(f"its control socket does not answer ({error})") from None

@@ -95,6 +95,9 @@ def _find_server(code: str) -> tuple[str, StatusReport]:
     path = os.path.abspath(settings.instance)
     found = _first_server(path, settings)
     if isinstance(found, str):
+        if not os.path.exists(path):
+            missing = f"there is no instance file {path}; check --instance"
+            fail(MaadError("INSTANCE_CONFIG_NOT_FOUND", missing))
         fail(
             MaadError(
                 code,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -11,7 +10,11 @@ from collections.abc import Sequence
 import click
 
 from maadd import __version__
+from maadd.cli.streams import OutputLost, drop_output, open_standard_streams
 from maadd.cli.targets import target_options
+
+_NOBODY_READS = 141
+"""What a shell shows for a program that SIGPIPE has ended."""
 
 _COMMANDS = {
     "init": ("maadd.cli.init", "Make a project folder: registry, schemas, repository."),
@@ -105,11 +108,23 @@ def root(ctx: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `maad`; the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
-    _open_standard_streams()
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names of files may be no Unicode; in JSON what is written then is its escape.
-        sys.stdout.reconfigure(errors="backslashreplace")
+    """Run `maad`; the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted,
+    141 nobody reads the output any more."""
+    open_standard_streams()
+    try:
+        try:
+            return _run(arguments)
+        finally:
+            sys.stdout.flush()
+    except OutputLost as lost:
+        drop_output()
+        if lost.nobody_reads:
+            return _NOBODY_READS
+        click.echo(f"maad: cannot write the output: {lost.reason}", err=True)
+        return 1
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         code = root.main(args=arguments, prog_name="maad", standalone_mode=False)
     except click.UsageError as error:
@@ -121,6 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("maad: interrupted", err=True)
         return 130
+    except OutputLost:
+        raise
     except Exception as error:
         # A fault of ours: one line for its user, the way to it for whoever mends it.
         if os.environ.get("MAAD_LOG_LEVEL") in ("debug", "trace"):
@@ -132,19 +149,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 1
     return code if isinstance(code, int) else 0
-
-
-def _open_standard_streams() -> None:
-    """A standard stream that is closed leads nowhere: the next file that is opened must not take
-    its place, and what is printed is lost."""
-    for descriptor in (0, 1, 2):
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-    for name, mode, descriptor in (("stdin", "r", 0), ("stdout", "w", 1), ("stderr", "w", 2)):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(descriptor, mode, closefd=False))  # noqa: SIM115 -- stays open
 
 
 def serve_main() -> int:

@@ -11,6 +11,7 @@ import click
 
 from maadd.cli.output import fail, json_option, print_json, wants_json, warn
 from maadd.cli.targets import project_and_settings, target_options
+from maadd.cli.toolcall import given
 from maadd.protocol.errors import MaadError, MaadErrors
 
 if TYPE_CHECKING:
@@ -22,8 +23,19 @@ if TYPE_CHECKING:
 @click.command("validate")
 @target_options
 @click.argument("doc_id", metavar="[ID]", required=False)
+@click.option("--precision", is_flag=True, help="Also dates of another precision than declared.")
+@click.option("--constraints", is_flag=True, help="Also texts too long, or with line breaks.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Records a page.")
+@click.option("--cursor", metavar="TEXT", help="The nextCursor of the page before.")
 @json_option
-def validate_command(doc_id: str | None, as_json: bool) -> int:
+def validate_command(
+    doc_id: str | None,
+    precision: bool,
+    constraints: bool,
+    limit: int | None,
+    cursor: str | None,
+    as_json: bool,
+) -> int:
     """Check stored records against the schemas of today.
 
     Exit code 1 when a record is invalid, or a file is none.
@@ -31,11 +43,17 @@ def validate_command(doc_id: str | None, as_json: bool) -> int:
     root, settings = project_and_settings()
     from maadd.cli.oneshot import open_project
 
+    args = {
+        "docId": doc_id,
+        "includePrecision": precision or None,
+        "includeConstraints": constraints or None,
+        "limit": limit,
+        "cursor": cursor,
+    }
     try:
         with _progress() as report_to, open_project(root, settings, warn=warn) as project:
             unreadable = project.call("maad_reindex", {}, on_progress=report_to)["errors"]
-            args = {} if doc_id is None else {"docId": doc_id}
-            report = project.call("maad_validate", args)
+            report = project.call("maad_validate", given(args))
     except MaadErrors as failure:
         fail(failure)
     if doc_id is not None:
@@ -55,8 +73,20 @@ def validate_command(doc_id: str | None, as_json: bool) -> int:
 @click.option("--prune", is_flag=True, help="Also drop rows under folders that are empty or gone.")
 @click.option("--yes", is_flag=True, help="With --prune: do not ask.")
 @click.option("--embeddings", is_flag=True, help="Also rebuild the semantic index.")
+@click.option("--doc", "doc_id", metavar="ID", help="This record only.")
+@click.option("--type", "doc_type", metavar="TYPE", help="Records of this type only.")
+@click.option("--path", metavar="PATH", help="This file or folder of the project only.")
 @json_option
-def reindex_command(force: bool, prune: bool, yes: bool, embeddings: bool, as_json: bool) -> int:
+def reindex_command(
+    force: bool,
+    prune: bool,
+    yes: bool,
+    embeddings: bool,
+    doc_id: str | None,
+    doc_type: str | None,
+    path: str | None,
+    as_json: bool,
+) -> int:
     """Bring the index up to date with the files, and SCHEMA.md with the index.
 
     Exit code 1 when a file could not be indexed.
@@ -65,6 +95,7 @@ def reindex_command(force: bool, prune: bool, yes: bool, embeddings: bool, as_js
     from maadd.cli.oneshot import open_project
 
     args: dict[str, Any] = {"force": force, "embeddings": embeddings}
+    args |= given({"docId": doc_id, "docType": doc_type, "path": path})
     if prune:
         args |= {"prune": True, "confirm": yes}
     try:
@@ -148,6 +179,16 @@ def _print_validation(report: dict[str, Any], unreadable: list[dict[str, Any]]) 
         click.echo(f"\n{record['docId']}")
         for error in record["errors"]:
             click.echo(f"  {error['field'] or '-'}: {error['message']}")
+    for drift in report.get("precisionDrift", ()):
+        click.echo(
+            f"\n{drift['docId']}\n  {drift['field']}: to the {drift['actual']}, "
+            f"{drift['direction']} than to the {drift['declared']}"
+        )
+    for found in report.get("constraintViolations", ()):
+        limit = "" if found["limit"] is None else f" ({found['actual']} of {found['limit']})"
+        click.echo(f"\n{found['docId']}\n  {found['field']}: {found['code']}{limit}")
+    if report.get("nextCursor") is not None:
+        click.echo(f"\nnext page: --cursor {report['nextCursor']}")
     _print_file_errors(unreadable)
 
 

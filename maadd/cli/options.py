@@ -1,4 +1,4 @@
-"""Options that several reading commands share."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -43,6 +43,15 @@ def sort_options(command: _Command) -> _Command:
 def sort_arguments(sort: str | None, order: str) -> dict[str, str]:
     """The arguments of a tool for these options."""
     return {"sortBy": sort, "sortOrder": order} if sort else {}
+
+
+def idempotency_option(command: _Command) -> _Command:
+    """`--idempotency-key TEXT` (spec 03 §8)."""
+    return click.option(
+        "--idempotency-key",
+        metavar="TEXT",
+        help="Given again, it repeats the first answer and writes nothing.",
+    )(command)
 
 
 def comma_list(text: str | None) -> list[str]:

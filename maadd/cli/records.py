@@ -10,6 +10,7 @@ from maadd.cli.fields import parse_fields, parse_filters
 from maadd.cli.options import (
     comma_list,
     filter_option,
+    idempotency_option,
     limit_option,
     offset_option,
     sort_arguments,
@@ -65,6 +66,28 @@ def get_command(doc_id: str, depth: str, block: str | None, as_json: bool) -> No
 @sort_options
 @limit_option(50)
 @offset_option
+@click.option("--cursor", metavar="TEXT", help="The nextCursor of the page before.")
+@click.option("--file-path", is_flag=True, help="Also where each record lies.")
+@click.option(
+    "--depth",
+    type=click.Choice(("hot", "cold", "full")),
+    default="hot",
+    show_default=True,
+    help="In JSON: with bodies (cold), or with what get full says (full).",
+)
+@click.option(
+    "--depth-max-results",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Rows that --depth fills; the others are hot.  [default: 50]",
+)
+@click.option(
+    "--response-mode",
+    type=click.Choice(("rows", "columns")),
+    default="rows",
+    show_default=True,
+    help="columns: one object in JSON, with names once and the next cursor.",
+)
 @json_option
 def query_command(
     doc_type: str,
@@ -74,18 +97,33 @@ def query_command(
     order: str,
     limit: int,
     offset: int,
+    cursor: str | None,
+    file_path: bool,
+    depth: str,
+    depth_max_results: int | None,
+    response_mode: str,
     as_json: bool,
 ) -> None:
     """List the records of a type."""
     root, settings = project_and_settings()
     from maadd.cli.oneshot import open_project
 
-    args: dict[str, Any] = {"docType": doc_type, "limit": limit, "offset": offset}
-    if filters:
-        args["filters"] = parse_filters(filters)
+    args = given(
+        {
+            "docType": doc_type,
+            "filters": parse_filters(filters) or None,
+            "limit": limit,
+            "offset": offset,
+            "cursor": cursor,
+            "includeFilePath": file_path or None,
+            "depth": depth,
+            "depthMaxResults": depth_max_results,
+            "response_mode": response_mode,
+        }
+    )
     args |= sort_arguments(sort, order)
     columns = comma_list(fields)
-    as_table = not wants_json(as_json)
+    as_table = depth == "hot" and response_mode == "rows" and not wants_json(as_json)
     try:
         with open_project(root, settings, warn=warn) as project:
             if as_table and not columns:
@@ -94,9 +132,9 @@ def query_command(
     except MaadErrors as failure:
         fail(failure)
     if as_table:
-        _print_rows(data, columns, offset)
+        _print_rows(data, columns, offset, file_path)
     else:
-        print_json(data["results"])
+        print_json(data["results"] if response_mode == "rows" else data)
 
 
 @click.command("create")
@@ -106,6 +144,7 @@ def query_command(
 @click.option("--json-field", "typed", multiple=True, metavar="K=JSON", help=_JSON_FIELD_HELP)
 @click.option("--body", metavar="TEXT", help="Markdown; without it the type's template.")
 @click.option("--id", "doc_id", metavar="ID", help="Without it one is made.")
+@idempotency_option
 @accept_json
 def create_command(
     doc_type: str,
@@ -113,6 +152,7 @@ def create_command(
     typed: tuple[str, ...],
     body: str | None,
     doc_id: str | None,
+    idempotency_key: str | None,
 ) -> None:
     """Add a record."""
     args = {
@@ -120,6 +160,7 @@ def create_command(
         "fields": parse_fields(texts, typed),
         "body": body,
         "docId": doc_id,
+        "idempotencyKey": idempotency_key,
     }
     print_json(call_tool("maad_create", given(args), index_first=True))
 
@@ -138,6 +179,10 @@ def create_command(
     metavar="N",
     help="Refuse when the record has another version.",
 )
+@click.option(
+    "--expected-hash", metavar="SHA256", help="Refuse when the file is not the one you read."
+)
+@idempotency_option
 @accept_json
 def update_command(
     doc_id: str,
@@ -147,6 +192,8 @@ def update_command(
     body: str | None,
     append: str | None,
     expected_version: int | None,
+    expected_hash: str | None,
+    idempotency_key: str | None,
 ) -> None:
     """Change a record; what is not named stays as it is."""
     args = {
@@ -156,6 +203,8 @@ def update_command(
         "body": body,
         "appendBody": append,
         "expectedVersion": expected_version,
+        "expectedHash": expected_hash,
+        "idempotencyKey": idempotency_key,
     }
     print_json(call_tool("maad_update", given(args), index_first=True))
 
@@ -170,13 +219,17 @@ def _usual_columns(project: OneShot, doc_type: str) -> list[str]:
     return [field["name"] for field in fields if field["indexed"]][:_TABLE_FIELDS]
 
 
-def _print_rows(data: dict[str, Any], columns: list[str], offset: int) -> None:
+def _print_rows(data: dict[str, Any], columns: list[str], offset: int, file_path: bool) -> None:
     rows = data["results"]
     if rows:
         print_table(
-            ("id", *columns),
+            ("id", *columns, *(["file"] if file_path else ())),
             (
-                (row["docId"], *(row.get("fields", {}).get(name) for name in columns))
+                (
+                    row["docId"],
+                    *(row.get("fields", {}).get(name) for name in columns),
+                    *([row["filePath"]] if file_path else ()),
+                )
                 for row in rows
             ),
         )

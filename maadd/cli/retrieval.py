@@ -34,9 +34,16 @@ _WHY_LESS = {
 @click.option("--type", "doc_type", metavar="TYPE", help="Records of this type only.")
 @filter_option
 @limit_option(10)
+@click.option("--no-snippet", is_flag=True, help="Without the text that was found.")
 @json_option
 def semantic_search_command(
-    query: str, mode: str, doc_type: str | None, filters: tuple[str, ...], limit: int, as_json: bool
+    query: str,
+    mode: str,
+    doc_type: str | None,
+    filters: tuple[str, ...],
+    limit: int,
+    no_snippet: bool,
+    as_json: bool,
 ) -> None:
     """Find records by what their bodies say, best first.
 
@@ -52,13 +59,17 @@ def semantic_search_command(
         "docType": doc_type,
         "filters": parse_filters(filters) or None,
         "k": limit,
+        "snippet": False if no_snippet else None,
     }
     data = call_tool("maad_semantic_search", given(args))
     if wants_json(as_json):
         print_json(data)
         return
     results = data["results"]
-    columns = {"id": "docId", "type": "docType", "block": "heading", "text": "snippet"}
-    print_list([hit | {"snippet": " ".join(hit["snippet"].split())} for hit in results], columns)
+    columns = {"id": "docId", "type": "docType", "block": "heading"}
+    if not no_snippet:
+        columns["text"] = "snippet"
+        results = [hit | {"snippet": " ".join(hit["snippet"].split())} for hit in results]
+    print_list(results, columns)
     if "degraded" in data:
         click.echo(f"\n{_WHY_LESS[data['degraded']]}")

@@ -56,8 +56,8 @@ def make_scaffold(root: str) -> list[str]:
     except OSError as error:
         raise MaadError(
             "WRITE_ERROR",
-            f"{error.filename or root} cannot be created: {error.strerror}; check the permissions "
-            "of the folder",
+            f"{error.filename or root} cannot be created: {error.strerror}; check that folder, or "
+            "name another",
         ) from error
     return created
 

@@ -47,6 +47,7 @@ from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Event
 from maadd.protocol.tools import check_table, registered_tools
 from maadd.sessions.notifier import ChangeNotifier
+from maadd.sessions.session import CloseReason
 from maadd.sessions.sweeper import sweep_sessions
 from maadd.sessions.table import SessionTable
 from maadd.tools import sessions as session_tools
@@ -297,7 +298,7 @@ class Front:
         for task in (serving, stopping):
             task.cancel()
         await asyncio.gather(serving, stopping, return_exceptions=True)
-        await server.close()
+        await server.close(CloseReason.CLIENT if input_ended else CloseReason.SHUTDOWN)
         if input_ended:
             serving.result()
             return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,14 +16,22 @@ MAX_HEAD_BYTES = 65_536
 reads; counted from the second packet on, so up to one packet more."""
 
 _UNREADABLE = refusal("BAD_REQUEST", "this is no HTTP request that can be understood", CLOSE)
+_NO_HOST = refusal("BAD_REQUEST", "the request must have one Host header, with a host", CLOSE)
 _HEAD_TOO_LARGE = refusal("BAD_REQUEST", "the request headers are too large", CLOSE, status=431)
 _TOO_SLOW = refusal("REQUEST_TIMEOUT", "the request took too long to arrive", CLOSE, status=408)
+
+_HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+\]|[\w.~!$&'()*+,;=%-]*)(:\d*)?", re.ASCII)
+"""A host and perhaps a port; nothing at all is what a client without an authority sends."""
 
 
 class _Receiving(enum.Enum):
     HEAD = 1
     BODY = 2
     NOTHING = 3
+
+
+class _HostError(Exception):
+    """The request names no host, or more than one, or one that is none (RFC 9112 §3.2)."""
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
@@ -38,6 +47,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._since = self.loop.time()
         self._head_bytes = 0
         self._got_body = False
+        self._unreadable = _UNREADABLE
 
     def data_received(self, data: bytes) -> None:
         before = self._receiving
@@ -63,6 +73,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._head_bytes = 0
 
     def on_headers_complete(self) -> None:
+        if not self._names_its_host():
+            self._unreadable = _NO_HOST
+            # The parser ends with it, and the connection with `send_400_response`.
+            raise _HostError
         super().on_headers_complete()
         self._receiving = _Receiving.BODY
         self._head_bytes = 0
@@ -72,7 +86,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._receiving = _Receiving.NOTHING
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(_UNREADABLE)
+        self._refuse(self._unreadable)
 
     def close_if_overdue(self, headers_s: float, request_s: float) -> None:
         """End a connection whose request has not come in within these times (spec 04 §9.7)."""
@@ -81,6 +95,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         limit = headers_s if self._receiving is _Receiving.HEAD else request_s
         if self.loop.time() - self._since > limit:
             self._refuse(_TOO_SLOW)
+
+    def _names_its_host(self) -> bool:
+        hosts = [value for name, value in self.headers if name == b"host"]
+        if len(hosts) == 1:
+            return _HOST.fullmatch(hosts[0].strip()) is not None
+        return not hosts and self.parser.get_http_version() == "1.0"
 
     def _refuse(self, answer: Answer) -> None:
         """Answer in the place of the application, unless it began to, and close."""

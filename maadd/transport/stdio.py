@@ -102,12 +102,12 @@ class StdioServer:
         if asking and not self._face.is_loaded:
             await asyncio.wait(asking, timeout=_LOADING_S)
 
-    async def close(self) -> None:
+    async def close(self, reason: CloseReason = CloseReason.CLIENT) -> None:
         """Cancel what is still unanswered, end the session, write out the answers there are."""
         for task in list(self._answering):
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
-        self._sessions.close(self._session, CloseReason.CLIENT)
+        self._sessions.close(self._session, reason)
         try:
             async with asyncio.timeout(_FLUSH_S):
                 await self._output.close()

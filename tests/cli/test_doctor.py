@@ -209,7 +209,7 @@ def test_an_instance_with_its_tokens_and_projects(
     done = maad_here("doctor", "--instance", str(file), "--json", env=QUICK)
     found = checks(done)
     assert done.code == 1
-    assert found["tokens file"] == [("problem", "tokens.yaml is open to others (mode 644)")]
+    assert found["tokens file"] == [("problem", "_auth/tokens.yaml is open to others (mode 644)")]
     assert found["tokens"] == [("ok", "1 active, 0 expired, 0 revoked")]
     file.write_text("name: [")
     assert maad_here("doctor", "--instance", str(file)).code == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 from pathlib import Path
@@ -65,6 +66,9 @@ def test_records_by_what_their_bodies_say(run: Any, environment: dict[str, str])
     data = run("semantic-search", "valve").json
     assert (data["mode"], data["total"]) == ("exact", 1)
     assert [one["docId"] for one in data["results"]] == ["nt-x"]
+    assert data["results"][0]["snippet"]
+    [bare] = run("semantic-search", "valve", "--no-snippet").json["results"]
+    assert bare["snippet"] == ""
     assert run("semantic-search", "valve", "--filter", "title=Y").json["results"] == []
     less = run("semantic-search", "valve", "--mode", "hybrid", "--limit=1", "--json").json
     assert less["results"][0]["docId"] == "nt-x"
@@ -88,7 +92,7 @@ def test_history_and_activity_come_from_git(run: Any) -> None:
     assert run("audit", "--until", "2001-01-01").json == []
 
 
-def test_any_tool_of_the_project_can_be_called(run: Any) -> None:
+def test_any_tool_of_the_project_can_be_called(run: Any, monkeypatch: Any) -> None:
     counted = run("call", "maad_aggregate", '{"docType": "note", "groupBy": "stage"}')
     assert counted.code == 0
     groups = {one["value"]: one["count"] for one in counted.json["groups"]}
@@ -96,6 +100,8 @@ def test_any_tool_of_the_project_can_be_called(run: Any) -> None:
     assert run("call", "maad_changes_since").json["hasMore"] is False
     renamed = run("call", "maad_update", '{"docId": "nt-sea", "fields": {"title": "Ocean"}}')
     assert renamed.json["version"] == 2
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"docId": "nt-sea"}')))
+    assert run("call", "maad_get", "-").json["frontmatter"]["title"] == "Ocean"
     refused = run("call", "maad_get", '{"docID": "nt-sea"}')
     assert refused.code == 1
     assert "  INVALID_ARGS: " in refused.err

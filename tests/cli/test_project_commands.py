@@ -69,6 +69,9 @@ def test_reindex_reports_and_writes_the_schema_page(run: Any, project: Path) -> 
     assert again.json == {"scanned": 3, "indexed": 0, "skipped": 3, "errors": []}
     assert page.stat().st_mtime_ns == written
     assert run("reindex", "--force").json["indexed"] == 3
+    for part in ("--doc=nt-fog", "--path=notes/nt-fog.md"):
+        assert run("reindex", "--force", part).json["indexed"] == 1
+    assert run("reindex", "--force", "--type=note").json["indexed"] == 3
 
 
 def test_a_broken_file_fails_the_run_and_nothing_else(run: Any, project: Path) -> None:
@@ -98,6 +101,10 @@ def test_validate_indexes_and_counts(run: Any, project: Path) -> None:
     done = run("validate")
     assert done.code == 0
     assert done.json == {"total": 3, "valid": 3, "invalid": 0, "errors": []}
+    page = run("validate", "--limit=2", "--precision", "--constraints").json
+    assert (page["total"], page["precisionDrift"], page["constraintViolations"]) == (2, [], [])
+    last = run("validate", "--limit=2", f"--cursor={page['nextCursor']}").json
+    assert (last["total"], last["nextCursor"]) == (1, None)
     path = project / "notes/nt-fog.md"
     path.write_text(path.read_text().replace("stage: draft", "stage: lost"))
     invalid = run("validate")

@@ -87,6 +87,17 @@ def test_query_prints_the_rows(run: Any) -> None:
     assert fields == {"title": "High tide", "tags": ["sea", "moon"]}
 
 
+def test_query_passes_on_whatever_the_tool_takes(run: Any) -> None:
+    asked = ("query", "note", "--sort=title", "--fields=pages")
+    table = run(*asked, "--limit=2", "--file-path", "--response-mode=columns").json
+    assert table["columns"] == ["docId", "docType", "filePath", "pages"]
+    assert table["rows"][0] == ["nt-fog", "note", "notes/nt-fog.md", "1"]
+    rest = run(*asked, f"--cursor={table['nextCursor']}").json
+    assert [one["docId"] for one in rest] == ["nt-wind"]
+    filled = run(*asked, "--depth=cold", "--depth-max-results=1").json
+    assert ["body" in one for one in filled] == [True, False, False]
+
+
 def test_query_by_a_field_that_cannot_sort_fails(run: Any) -> None:
     done = run("query", "note", "--sort=colour")
     assert done.code == 1
@@ -102,9 +113,12 @@ def test_create_writes_a_file_and_prints_the_result(run: Any, project: Path) -> 
         "--json-field=pages=7",
         "--body=# Rain {#top}",
         "--id=nt-rain",
+        "--idempotency-key=k",
     )
     assert done.code == 0, done.err
     assert done.json["docId"] == "nt-rain"
+    again = run("create", "note", "--field=title=Other", "--idempotency-key=k")
+    assert (again.code, "IDEMPOTENCY_KEY_REUSED" in again.err) == (1, True)
     text = (project / done.json["filePath"]).read_text()
     assert "title: Rain = wet\n" in text
     assert "pages: 7\n" in text
@@ -130,6 +144,8 @@ def test_update_changes_what_it_names(run: Any, project: Path) -> None:
     conflict = run("update", "nt-fog", "--field=stage=draft", "--expected-version=1")
     assert conflict.code == 1
     assert "VERSION_CONFLICT" in conflict.err
+    other = run("update", "nt-fog", "--field=stage=draft", f"--expected-hash={'0' * 64}")
+    assert (other.code, "VERSION_CONFLICT" in other.err) == (1, True)
     assert run("update", "nt-fog", "--append=More.", "--unset=pages").code == 0
     assert path.read_text().endswith("# Note {#top}\n\nMore.\n")
     assert "pages:" not in path.read_text()

@@ -65,6 +65,54 @@ def test_every_problem_of_an_instance_is_told(maad: Any, tmp_path: Path) -> None
     assert line.count("INSTANCE_CONFIG_INVALID: ") == 3
 
 
+ONE = "name: x\nprojects:\n  - {name: a, path: project"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: [", ["PARSE_ERROR: ", "line 2"]),
+        (ONE + "}\nname: y\n", ["PARSE_ERROR: ", "name"]),
+        (ONE.replace("name: x\n", "") + "}", ["name: a non-empty string"]),
+        (ONE.replace("x", "''", 1) + "}", ["name: a non-empty string"]),
+        (ONE.replace("x", "3", 1) + "}", ["name: a non-empty string"]),
+        ("name: 3\n", ["name: a non-empty string", "projects: "]),
+        ("name: x\nprojects: a\n", ["projects: "]),
+        ("name: x\nprojects: []\n", ["projects: "]),
+        ("name: x\nprojects: [a, {name: A, path: b}]\n", ["projects[0]: ", "'A'"]),
+        (ONE + "}\n  - {name: a, path: other}\n", ["'a' is already taken"]),
+        ("name: x\nprojects: [{name: a}, {name: b, path: ''}]\n", ["[0].path: ", "[1].path: "]),
+        (ONE + ", role: king}", ["'king' is none of reader, writer, admin"]),
+        (ONE + ", history_mode: never}", ["'never' is none of audit, feed, read, batch, snapsh"]),
+        (ONE + ", history_options: 3}", ["history_options"]),
+        (
+            ONE + ", history_options: {max_writes: 0, max_delay_ms: 1.5, often: 1}}",
+            ["max_writes: ", "max_delay_ms: ", "often: "],
+        ),
+        (ONE + ", rol: admin}", ["'rol', did you mean 'role'?"]),
+        (ONE + "}\nprojetcs: []\n", ["'projetcs', did you mean 'projects'?"]),
+        (ONE + "}\n  - {name: b, path: project/notes}\n", ["'b' lies inside that of project 'a'"]),
+        (ONE + "}\n  - {name: b, path: ./other/../project}\n", ["project"]),
+        (ONE + ", history_mode: batch}", ["GIT_NOT_INITIALIZED: "]),
+    ],
+)
+def test_each_fault_of_an_instance_file_refuses_the_start(
+    maad_here: Any, tmp_path: Path, project: Path, text: str, said: list[str]
+) -> None:
+    """The table of spec 04 §2.2 and the rules below it."""
+    (tmp_path / "instance.yaml").write_text(text)
+    line = refusal(maad_here("serve", "--instance=instance.yaml"))
+    assert all(one in line for one in said), line
+    assert line.count("; INSTANCE_CONFIG_INVALID: ") == len(said) - 1 or line.startswith("PARSE")
+
+
+def test_an_instance_file_that_is_none(maad_here: Any, tmp_path: Path) -> None:
+    absent = maad_here("serve", "--instance=absent.yaml")
+    assert refusal(absent).startswith("INSTANCE_CONFIG_NOT_FOUND: ")
+    folder = maad_here("serve", f"--instance={tmp_path}")
+    assert refusal(folder).startswith("FILE_READ_ERROR: ")
+
+
 def test_http_needs_an_instance_and_a_token(maad: Any, project: Path, instance: Path) -> None:
     single = maad("serve", f"--project={project}", "--transport=http")
     assert refusal(single).startswith("INSTANCE_CONFIG_INVALID: ")
@@ -72,6 +120,24 @@ def test_http_needs_an_instance_and_a_token(maad: Any, project: Path, instance: 
     assert refusal(no_token).startswith("TOKENS_FILE_MISSING: ")
     legacy = maad("serve", f"--instance={instance}", "--transport=http", "--auth-token=x")
     assert refusal(legacy).startswith("LEGACY_BEARER_REMOVED: ")
+
+
+def test_a_registry_that_authenticates_nobody_refuses_the_start(
+    maad_here: Any, instance: Path
+) -> None:
+    def refused() -> str:
+        serve = ("serve", f"--instance={instance}", "--transport=http", "--auth-token=x")
+        return refusal(maad_here(*serve))
+
+    registry = instance.parent / "_auth/tokens.yaml"
+    registry.parent.mkdir(0o700)
+    registry.touch(0o600)
+    assert refused().startswith("TOKENS_FILE_EMPTY: ")
+    registry.write_text("tokens: 7\n")
+    assert refused().startswith("TOKENS_FILE_INVALID: _auth/tokens.yaml: ")
+    registry.chmod(0o644)
+    assert refused().count("tokens.yaml") == 1
+    assert "chmod 600" in refused()
 
 
 def test_a_single_project_that_was_never_indexed_is_refused(maad: Any, project: Path) -> None:

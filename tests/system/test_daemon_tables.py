@@ -17,6 +17,7 @@ from daemon_bench import Client, Daemon, Instance, eventually, make_project
 from maadd.auth.issue import TokenSpec, parse_grants
 from maadd.auth.registry import TokenRegistry
 from maadd.protocol.roles import Role
+from maadd.protocol.tools import TOOLS
 
 
 def code(envelope: dict[str, Any]) -> str:
@@ -33,10 +34,13 @@ def registry(instance: Instance) -> TokenRegistry:
     return TokenRegistry.load(str(instance.path.parent / "_auth/tokens.yaml"))
 
 
-def issue(instance: Instance, role: Role, projects: str) -> str:
+LATER = "2099-01-01T00:00:00.000Z"
+
+
+def issue(instance: Instance, role: Role, projects: str, expires: str | None = None) -> str:
     """A token for projects as in `main:reader,second`."""
-    grants = parse_grants(projects)
-    return registry(instance).issue(TokenSpec(role=role, projects=grants)).plaintext
+    spec = TokenSpec(role=role, projects=parse_grants(projects), expires_at=expires)
+    return registry(instance).issue(spec).plaintext
 
 
 def log_lines(daemon: Daemon) -> list[dict[str, Any]]:
@@ -143,8 +147,10 @@ def test_binding_roles_and_what_the_logs_say_of_it(tmp_path: Path, start: Any) -
             file.write(f"  - name: {name}\n    path: ./{name}\n    role: {role}\n")
     narrow = issue(instance, Role.WRITER, "main:reader,second")
     others = issue(instance, Role.READER, "main"), issue(instance, Role.ADMIN, "main")
-    daemon = start(instance, MAAD_BOOT_REINDEX="1")
+    expiring = issue(instance, Role.READER, "main", LATER)
+    daemon = start(instance, MAAD_BOOT_REINDEX="1", MAAD_WATCH="off", MAAD_TOKENS_POLL_MS="0")
 
+    daemon.client(expiring)
     client = daemon.client(narrow)
     shown = client.ok("maad_projects")
     assert {one["name"]: one["role"] for one in shown["projects"]} == {
@@ -214,8 +220,10 @@ def test_binding_roles_and_what_the_logs_say_of_it(tmp_path: Path, start: Any) -
     assert send(single, "DELETE") == 200
     record = client.ok("maad_current_session")["token"]["tokenId"]
     registry(instance).revoke(record)
+    stored = instance.path.parent / "_auth/tokens.yaml"
+    stored.write_text(stored.read_text().replace(LATER, "2001-01-01T00:00:00.000Z"))
     daemon.process.send_signal(signal.SIGHUP)
-    assert eventually(lambda: '"reason":"auth"' in daemon.log)
+    assert eventually(lambda: daemon.log.count('"reason":"auth"') == 2)
     assert daemon.stop() == 0
 
     told = log_lines(daemon)
@@ -227,7 +235,8 @@ def test_binding_roles_and_what_the_logs_say_of_it(tmp_path: Path, start: Any) -
     assert first["pin_rejected"]["code"] == "PIN_ON_EXISTING_SESSION"
     mismatch = first["session_principal_mismatch"]
     assert (mismatch["level"], mismatch["presented_token_id"]) == (40, record)
-    assert first["session_token_evicted"]["reason"] == "revoked"
+    evicted = [line["reason"] for line in told if line["msg"] == "session_token_evicted"]
+    assert sorted(evicted) == ["expired", "revoked"]
     for name in ("instance_reload_start", "instance_reload_complete"):
         assert (first[name]["source"], "phase" in first[name]) == ("sighup", True)
     assert {"total", "active"} <= first["tokens_reload"].keys()
@@ -240,10 +249,10 @@ def test_binding_roles_and_what_the_logs_say_of_it(tmp_path: Path, start: Any) -
     assert refused_codes.count("SESSION_ALREADY_BOUND") == 2
     assert refused_codes.count("SESSION_PINNED") == 2
     opened = [line for line in told if line["msg"] == "session_open"]
-    assert [line.get("binding_source") for line in opened] == [None, None, "gateway_pin"]
+    assert [line.get("binding_source") for line in opened] == [None] * 3 + ["gateway_pin"]
     assert {line["transport"] for line in opened} == {"http"}
     closed = [line["reason"] for line in told if line["msg"] == "session_close"]
-    assert sorted(closed) == ["auth", "shutdown", "transport"]
+    assert sorted(closed) == ["auth", "auth", "shutdown", "transport"]
 
 
 def test_limits_of_a_session(unindexed: Instance, start: Any) -> None:
@@ -314,6 +323,56 @@ def test_limits_of_a_session(unindexed: Instance, start: Any) -> None:
     assert daemon.stop() == 0
 
 
+def test_settings_that_shape_the_answers(unindexed: Instance, start: Any) -> None:
+    """Sections 1, 1.1, 5.2, 7.1 and 12.3."""
+    reader = issue(unindexed, Role.READER, "main")
+    # A server with an active token takes no notice of the legacy one.
+    daemon = start(
+        unindexed,
+        "--prov=on",
+        "--auth-token=ignored",
+        MAAD_BOOT_REINDEX="1",
+        MAAD_STRUCTURED_CONTENT="1",
+        MAAD_FILTER_TOOLS="1",
+        MAAD_RESPONSE_MAX_BYTES="4000",
+    )
+    for token, role in ((reader, Role.READER), (unindexed.token, Role.ADMIN)):
+        client = daemon.client(token)
+        client.ok("maad_use_project", name="main")
+        listed = {one["name"] for one in client.request("tools/list", {})["result"]["tools"]}
+        assert listed == {
+            name
+            for name, spec in TOOLS.items()
+            if spec.available and (spec.min_role or Role.READER) <= role
+        }
+
+    call = {"name": "maad_get", "arguments": {"docId": "nte-1"}}
+    result = client.request("tools/call", call)["result"]
+    (item,) = result["content"]
+    envelope = json.loads(item["text"])
+    assert (list(envelope), envelope["_source"]) == (["ok", "data", "_source"], "maad_get")
+    assert (item["type"], result["structuredContent"]) == ("text", envelope)
+    assert "_source" not in client.call("maad_get", docId="nte-none")
+
+    asked = {"docType": "note", "fields": {"title": "Once"}, "idempotencyKey": "k"}
+    first, again = client.call("maad_create", **asked), client.call("maad_create", **asked)
+    assert (first["ok"], again["data"]) == (True, first["data"])
+    assert again["_meta"]["replayed"] is True
+    assert again["_meta"]["original_request_id"] != again["_meta"]["request_id"]
+    assert again["_meta"]["original_completed_at"]
+    reused = client.call("maad_create", **asked | {"fields": {"title": "Twice"}})
+    assert code(reused) == "IDEMPOTENCY_KEY_REUSED"
+
+    records = [{"docType": "note", "fields": {"title": f"r{number}"}} for number in range(50)]
+    refused = client.call("maad_bulk_create", records=records)
+    assert code(refused) == "RESPONSE_TOO_LARGE"
+    assert details(refused)["writeOutcome"] == "unknown_reconcile"
+    assert details(refused)["observedBytes"] > details(refused)["capBytes"] == 4000
+    assert "receipt" in details(refused)["hint"]
+    assert client.ok("maad_query", docType="note", limit=1)["total"] == 20 + 1 + 50
+    assert daemon.stop() == 0
+
+
 class StuckCall:
     """A call that is in a worker which stands still. The daemon serves its metrics."""
 
@@ -380,13 +439,28 @@ def test_a_drain_refuses_new_work_and_a_second_signal_ends_it(
 def test_stuck_work_ends_the_drain_with_one(
     unindexed: Instance, start: Any, tmp_path: Path
 ) -> None:
-    """Section 15."""
-    metrics = tmp_path / "m.sock"
+    """Section 15; before it a call that outlasts its time (step 16 of 6, and 16)."""
+    metrics, gate = tmp_path / "m.sock", tmp_path / "gate"
+    os.mkfifo(gate)
     daemon = start(
-        unindexed, MAAD_BOOT_REINDEX="1", MAAD_SHUTDOWN_TIMEOUT_MS="100", MAADD_METRICS=str(metrics)
+        unindexed,
+        MAAD_BOOT_REINDEX="1",
+        MAAD_SHUTDOWN_TIMEOUT_MS="100",
+        MAADD_METRICS=str(metrics),
+        MAAD_REQUEST_TIMEOUT_MS="1500",
+        MAADD_FAILPOINTS=f"file.published=pause:{gate}@1;git.objects=error:ENOSPC@1",
     )
     client = daemon.client(unindexed.token)
     client.ok("maad_use_project", name="main")
+    # The start, too, may outlast the time of a call.
+    assert eventually(lambda: client.call("maad_summary")["ok"], 30)
+    late = client.call("maad_create", docType="note", fields={"title": "Late"})
+    assert code(late) == "REQUEST_TIMEOUT"
+    assert details(late) == {
+        "tool": "maad_create", "limitMs": 1500, "writeOutcome": "unknown_reconcile",
+    }  # fmt: skip
+    gate.write_bytes(b"")
+    assert eventually(lambda: '"msg":"tool_call_overrun"' in daemon.log)
     stuck = StuckCall(client, metrics)
     daemon.process.send_signal(signal.SIGTERM)
     assert eventually(lambda: '"msg":"shutdown_timeout"' in daemon.log)
@@ -396,3 +470,14 @@ def test_stuck_work_ends_the_drain_with_one(
     told = {line["msg"]: line for line in log_lines(daemon)}
     assert (told["shutdown_timeout"]["in_flight"], told["shutdown_timeout"]["level"]) == (1, 40)
     assert told["shutdown_complete"]["drain_timed_out"] is True
+    overrun = told["tool_call_overrun"]
+    assert (overrun["level"], overrun["event"], overrun["error"]) == (40, overrun["msg"], None)
+    assert (overrun["tool"], overrun["limit_ms"]) == ("maad_create", 1500)
+    timed_out = [one for one in log_lines(daemon) if one.get("error_code") == "REQUEST_TIMEOUT"]
+    assert overrun["request_id"] == timed_out[0]["request_id"]
+    failed = told["commit_failed"]
+    assert (failed["level"], failed["code"], failed["action"], failed["file_count"]) == (
+        40, "GIT_COMMIT_FAILED", "create", 1,
+    )  # fmt: skip
+    assert (failed["doc_id"], failed["doc_type"]) == ("nte-late", "note")
+    assert failed["message"]

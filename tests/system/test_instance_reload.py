@@ -166,6 +166,17 @@ def test_what_is_refused_changes_nothing(office: Office, start: Any) -> None:
     office.path.write_text(good)
     done = admin.ok("maad_instance_reload")
     assert (done["projectsAdded"], done["projectsRemoved"]) == ([], [])
+    # Of two at once, one is refused.
+    call = {"name": "maad_instance_reload", "arguments": {}}
+    _, _, body = admin.post(
+        [
+            {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": call}
+            for number in (1, 2)
+        ]
+    )
+    answers = [json.loads(line[6:])["result"] for line in body.splitlines() if line[:1] == b"d"]
+    codes = [code_of(json.loads(one["content"][0]["text"])) for one in answers]
+    assert sorted(codes, key=str) == ["INSTANCE_RELOAD_IN_PROGRESS", None]
 
 
 def test_who_may_reload(office: Office, start: Any) -> None:
@@ -224,6 +235,16 @@ def test_another_history_policy_restarts_one_worker_and_loses_nothing(
     for doc_id in acknowledged:
         assert admin.call("maad_get", project="alpha", docId=doc_id)["ok"]
 
+    # Under the policy without writes every tool that writes is refused, refreshing guides too.
+    office.declare("alpha: history_mode: read", "beta")
+    admin.ok("maad_instance_reload")
+    for tool, arguments, code in (
+        ("maad_create", {"docType": "note", "fields": {"title": "x"}}, "PROJECT_READ_ONLY"),
+        ("maad_instructions", {"action": "refresh", "dryRun": False}, "READ_ONLY"),
+    ):
+        assert code_of(admin.call(tool, project="alpha", **arguments)) == code
+    assert admin.ok("maad_instructions", project="alpha")["files"]
+
 
 def test_a_policy_without_its_repository_refuses_the_reload(office: Office, start: Any) -> None:
     daemon = start(office)
@@ -261,6 +282,15 @@ def test_a_signal_reloads_instance_and_tokens(office: Office, start: Any) -> Non
     daemon.client(latest)
     assert admin.ok("maad_summary")["totalDocuments"] == 2
 
+    # A bad registry is logged; the tokens that were known go on.
+    (office.folder / "_auth/tokens.yaml").write_text("tokens: 7\n")
+    daemon.process.send_signal(signal.SIGHUP)
+    assert eventually(lambda: bool(lines(daemon, "sighup_tokens_reload_failed")))
+    (line,) = lines(daemon, "sighup_tokens_reload_failed")
+    assert (line["code"], line["level"]) == ("TOKENS_FILE_INVALID", 40)
+    assert line["event"] == "sighup_tokens_reload_failed"
+    daemon.client(latest)
+
 
 def test_a_signal_reloads_also_over_standard_input_and_output(office: Office) -> None:
     server = subprocess.Popen(
@@ -297,12 +327,17 @@ def test_a_signal_reloads_also_over_standard_input_and_output(office: Office) ->
         clientInfo={"name": "test", "version": "1"},
     )
     office.declare("beta", "gamma")
+    lowered = office.path.read_text().replace("./gamma, role: admin", "./gamma, role: reader")
+    office.path.write_text(lowered)
     os.kill(server.pid, signal.SIGHUP)
     while '"msg":"tokens_reload"' not in server.stderr.readline():
         pass
     assert [p["name"] for p in call("maad_projects")["data"]["projects"]] == ["beta", "gamma"]
 
-    # Whoever owns the process has no limit of scope.
+    # Whoever owns the process has no limit of scope, but the ceilings of the projects.
+    assert code_of(call("maad_use_project", name="gamma", **{"as": "admin"})) == (
+        "ROLE_UPGRADE_DENIED"
+    )
     call("maad_use_project", name="beta")
     assert call("maad_list_tokens")["data"]["total"] == 1
     issued = call("maad_issue_token", role="admin", projects=[{"name": "*"}], agentId="a")

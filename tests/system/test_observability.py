@@ -58,9 +58,11 @@ def test_an_operator_sees_figures_and_follows_one_call(
     client = daemon.client(unindexed.token)
     check_metrics(unindexed, daemon, client, port)
     ids = make_three_calls(client)
+    write_in_every_way(client)
     write_under_an_edited_schema(unindexed, client)
     assert daemon.stop() == 0
     check_ids(ids, daemon, audit)
+    check_audited_writes(audit)
     check_warnings(daemon)
 
 
@@ -133,6 +135,45 @@ def check_ids(ids: list[str], daemon: Daemon, audit: Path) -> None:
     assert received[ids[0]]["session_id"] == ended[ids[0]]["session_id"]
     audited = [json.loads(line) for line in audit.read_text().splitlines()]
     assert [line["request_id"] for line in audited if line["msg"] == "write"][:1] == ids[:1]
+
+
+def write_in_every_way(client: Client) -> None:
+    """After the record that is there already, `nte-traced`."""
+    for tool, arguments in (
+        ("maad_update", {"docId": "nte-traced", "fields": {"rank": 7}}),
+        ("maad_bulk_create", {"records": [{"docType": "note", "fields": {"title": "One"}}]}),
+        ("maad_bulk_update", {"updates": [{"docId": "nte-one", "fields": {"rank": 800}}]}),
+        ("maad_delete", {"docId": "nte-traced"}),
+        ("maad_delete_where", {"docType": "note", "filters": {"rank": 800}, "confirm": True}),
+        ("maad_bulk_delete", {"docIds": ["nte-3"], "confirm": True}),
+    ):
+        client.ok(tool, **arguments)
+
+
+def check_audited_writes(audit: Path) -> None:
+    audited = [json.loads(line) for line in audit.read_text().splitlines()]
+    writes = {line["tool"]: line for line in audited if line["msg"] == "write"}
+    for line in writes.values():
+        assert (line["channel"], line["level"], line["project"]) == ("audit", 30, "main")
+        assert (line["agent_id"], line["role"], line["token_id"][:4]) == (
+            "agt-test", "admin", "tok-",
+        )  # fmt: skip
+        assert len(line["git_commit"]) == 40
+        assert line["session_id"]
+        assert {"doc_id", "doc_type", "version_before", "version_after"} <= line.keys()
+    updated, deleted = writes["maad_update"], writes["maad_delete"]
+    assert (updated["version_before"], updated["version_after"]) == (1, 2)
+    assert (updated["changed_fields"], updated["doc_type"]) == (["rank"], "note")
+    assert (deleted["doc_id"], deleted["version_before"], deleted["version_after"]) == (
+        "nte-traced", 2, None,
+    )  # fmt: skip
+    for tool, doc_id in (
+        ("maad_bulk_create", "nte-one"),
+        ("maad_bulk_update", "nte-one"),
+        ("maad_delete_where", "nte-one"),
+        ("maad_bulk_delete", "nte-3"),
+    ):
+        assert (writes[tool]["doc_id"], writes[tool]["doc_ids"]) == (None, [doc_id])
 
 
 def write_under_an_edited_schema(instance: Instance, client: Client) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from daemon_bench import BIN, ENVIRONMENT, descendants, eventually, is_alive, make_project, run
 
+from maadd.protocol.roles import parse_role
+from maadd.protocol.tools import TOOLS
 from maadd_worker.instructions.stamp import stamped
 
 HELLO = {
@@ -73,6 +75,16 @@ class Stdio:
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
 
+def session_of(lines: list[dict[str, Any]]) -> tuple[str, str]:
+    """The id of the one session in the log, and why it was closed."""
+    [opened] = [line for line in lines if line["msg"] == "session_open"]
+    [closed] = [line for line in lines if line["msg"] == "session_close"]
+    assert (opened["channel"], opened["transport"]) == ("audit", "stdio")
+    assert closed["session_id"] == opened["session_id"]
+    assert closed["duration_ms"] >= 0
+    return opened["session_id"], closed["reason"]
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     made = make_project(tmp_path / "main", records=3)
@@ -96,6 +108,19 @@ def test_a_single_project_is_bound_by_itself(project: Path) -> None:
 def test_every_role_is_offered_the_guides_and_admins_refresh_them(project: Path, role: str) -> None:
     server = Stdio(project, f"--role={role}")
     server.initialize()
+    server.send({"jsonrpc": "2.0", "id": 0, "method": "tools/list"})
+    offered = {one["name"] for one in server.receive()["result"]["tools"]}
+    rank = parse_role(role)
+    assert rank is not None
+    # Those of its role, `maad_subscribe` too, and none for choosing a project.
+    assert offered == {
+        name
+        for name, spec in TOOLS.items()
+        if spec.available and spec.min_role is not None and spec.min_role <= rank
+    }
+    if role == "admin":
+        health = server.call("maad_health")["data"]["instance"]
+        assert (health["name"], health["source"]) == ("main-legacy", "synthetic")
     states = {one["state"] for one in server.call("maad_instructions")["data"]["files"]}
     assert states == {"current"}
     (project / "MAAD.md").unlink()
@@ -122,6 +147,8 @@ def test_outdated_guides_are_told_once_in_the_log(project: Path) -> None:
     _, log = server.process.communicate(timeout=10)
     lines = [json.loads(line) for line in log.splitlines()]
     [line] = [line for line in lines if line["msg"] == "instructions_outdated"]
+    # The client ended its input; SIGTERM is another reason.
+    assert session_of(lines)[1] == "client"
     assert line["project_root"] == str(project)
     assert line["stale"] == [{"file": "MAAD.md", "state": "outdated"}]
     assert (project / "MAAD.md").read_bytes().endswith(b"# Older\n")
@@ -176,4 +203,7 @@ def test_the_environment_can_rebuild_at_start(tmp_path: Path) -> None:
     server.initialize()
     assert server.call("maad_summary")["data"]["totalDocuments"] == 3
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(10) == 0
+    _, log = server.process.communicate(timeout=10)
+    assert server.process.returncode == 0
+    session, reason = session_of([json.loads(line) for line in log.splitlines()])
+    assert (session[:6], len(session), reason) == ("stdio-", 42, "shutdown")

@@ -67,10 +67,16 @@ def test_every_tool_is_gated_by_its_role_and_by_nothing_less(
     for role in Role:
         client = clients[role] = daemon.client(unindexed.token)
         client.ok("maad_use_project", name="main", **{"as": role.text})
-    listed = {
-        tool["name"] for tool in clients[Role.READER].request("tools/list", {})["result"]["tools"]
-    }
+    shown = clients[Role.READER].request("tools/list", {})["result"]["tools"]
+    listed = {tool["name"] for tool in shown}
     assert listed == {name for name, spec in TOOLS.items() if spec.available}
+    for tool in shown:
+        spec, hints = TOOLS[tool["name"]], tool["annotations"]
+        assert hints.get("readOnlyHint", False) is spec.read_only_hint
+        assert hints.get("destructiveHint", True) is spec.destructive_hint
+        assert hints.get("idempotentHint", False) is spec.idempotent_hint
+        assert tool.get("title") or hints["title"]
+        assert tool["inputSchema"]["additionalProperties"] is False
     judged: set[str] = set()
     for name in sorted(listed):
         arguments = ARGUMENTS.get(name, {})

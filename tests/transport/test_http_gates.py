@@ -7,6 +7,8 @@ import threading
 
 import pytest
 
+from maadd.config.rules import TrustProxy
+
 BAD = "maad_pat_" + "0" * 32
 
 
@@ -166,6 +168,14 @@ def test_the_reason_is_only_in_the_log(own_server, doomed_tokens):
     assert doomed_tokens.other not in repr(own_server.events)
 
 
+def test_the_log_has_the_address_that_a_trusted_proxy_tells(start):
+    forwarded = {"X-Forwarded-For": "6.6.6.6, 203.0.113.7"}
+    for trust, address in ((TrustProxy(), "127.0.0.1"), (TrustProxy(hops=1), "203.0.113.7")):
+        server = start(trust_proxy=trust)
+        assert server.request(body=server.hello, headers=forwarded).status == 401
+        assert server.logged("auth_failure")[0]["remote_addr"] == address
+
+
 def test_no_bearer_comes_before_the_session(server):
     assert server.request(body=server.tool_call("x"), session="unknown").status == 401
 
@@ -265,3 +275,52 @@ def test_an_unexpected_failure_tells_nothing(own_server, tokens):
     assert (response.status, response.code) == (500, "INTERNAL")
     assert b"secret" not in response.body
     assert own_server.logged("http_request_failed")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "",
+        "Host: x\r\nHost: x\r\n",
+        "Host: x\r\nhost: y\r\n",
+        "Host: x y\r\n",
+        "Host: http://x/\r\n",
+        "Host: x:port\r\n",
+        "Host: u@x\r\n",
+        "Host: [::1\r\n",
+    ],
+)
+def test_a_request_that_names_no_host_or_two_is_a_bad_one(server, tokens, lines):
+    for asked in ("GET /healthz", "POST /mcp", "GET /nothing"):
+        request = f"{asked} HTTP/1.1\r\n{lines}Authorization: Bearer {tokens.admin}\r\n\r\n"
+        head, _, body = server.raw(request.encode()).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 400 ")
+        assert b"connection: close" in head
+        assert json.loads(body)["errors"][0] == {
+            "code": "BAD_REQUEST",
+            "message": "the request must have one Host header, with a host",
+        }
+
+
+@pytest.mark.parametrize(
+    ("version", "lines"),
+    [
+        ("1.1", "Host: maad.example.com\r\n"),
+        ("1.1", "Host: 127.0.0.1:7733\r\n"),
+        ("1.1", "Host: [2001:db8::1]:80\r\n"),
+        ("1.1", "Host: a_service.internal.:80\r\n"),
+        ("1.1", "Host:\r\n"),
+        ("1.0", ""),
+    ],
+)
+def test_the_host_that_is_named_may_be_any(server, version, lines):
+    """A proxy keeps the name that it was asked by; the bearer is what counts."""
+    request = f"GET /healthz HTTP/{version}\r\n{lines}Connection: close\r\n\r\n"
+    assert server.raw(request.encode()).endswith(b'{"ok":true}')
+
+
+def test_a_page_whose_name_was_pointed_here_gets_no_further_than_any_other(server, tokens):
+    """The origin that a browser sends is refused, and where it sends none there is no bearer."""
+    sent = {"Host": "evil.example", "Origin": "http://evil.example"}
+    assert server.request(body=server.hello, token=tokens.admin, headers=sent).status == 403
+    assert server.request("GET", headers={"Host": "evil.example"}).status == 401

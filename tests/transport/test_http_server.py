@@ -14,7 +14,11 @@ from maadd.transport.sockets import listen_tcp, listen_unix, remove_socket
 
 @pytest.mark.parametrize(
     "begun",
-    [b"", b"POST /mcp HTTP/1.1\r\nHost: x\r\n", b"GET /healthz HTTP/1.1\r\n\r\nGET /hea"],
+    [
+        b"",
+        b"POST /mcp HTTP/1.1\r\nHost: x\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nGET /hea",
+    ],
 )
 def test_headers_that_never_end_are_cut_off(start, begun):
     server = start(http_headers_timeout_ms=200)
