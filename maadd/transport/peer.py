@@ -8,6 +8,7 @@ belongs to a peer.
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -83,7 +84,11 @@ class McpFace:
     def _load_kernel(self) -> Kernel:
         from maadd.transport.kernel import Kernel  # half a second of imports
 
-        return Kernel(self._make_server(), self._log)
+        kernel = Kernel(self._make_server(), self._log)
+        # As at the start: a search for unused values need not go through all that stays.
+        gc.collect()
+        gc.freeze()
+        return kernel
 
     async def call(self, caller: Caller, request: Request, emit: Emit | None) -> bytes:
         """The result object of a tool call; `emit` carries its progress, if anything may."""

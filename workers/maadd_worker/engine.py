@@ -29,8 +29,9 @@ from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare, sooner
-from maadd_worker.engine_events import reindex_events, stale_model_event
+from maadd_worker.engine_events import reindex_events, stale_model_event, truncated_events
 from maadd_worker.engine_jobs import JOBS_KEY, Jobs
+from maadd_worker.engine_placement import INDEX_PATH, keep_entries, placement_of
 from maadd_worker.engine_report import free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
 from maadd_worker.engine_writes import RecordWrites, Refused
@@ -71,8 +72,6 @@ from maadd_worker.write.outside_edit import index_outside_edit
 from maadd_worker.write.planner import RECORD_WRITES
 from maadd_worker.write.recovery import recover
 from maadd_worker.write.reindex import check_scope, reindex_outcome, reindex_steps
-
-INDEX_PATH = "_backend/maad.db"
 
 _CACHE_BYTES = 32 * 1024 * 1024
 _encode = msgspec.json.encode
@@ -120,6 +119,7 @@ class Engine:
         self._writes = RecordWrites(journal, history, config, self._admitted_under, self._finish)
         self._closed = False
         self.read_only = config.history.effective_mode == "read"
+        self._placement = placement_of(root, read_only=self.read_only)
         self._contracts = HostContracts(
             config, root, index, lambda: self._model.model, self._write_context
         )
@@ -142,7 +142,9 @@ class Engine:
             root = ProjectRoot.open(config.root)
             undo.callback(root.close)
             make_backend(root, read_only=read_only)
-            lock = OwnerLock.acquire(root.path, config.control_endpoint, read_only=read_only)
+            lock = OwnerLock.acquire(
+                root.path, config.control_endpoint, config.server, read_only=read_only
+            )
             undo.callback(lock.release)
             make_model_files(root, read_only=read_only)
             progress("model")
@@ -159,6 +161,9 @@ class Engine:
             history = HistoryController.open(root.path, config.history, config.settings, journal)
             undo.callback(history.close)
             engine = cls(config, root, lock, model, index, journal, history, semantic)
+            if lock.ended is not None:
+                members = {"worker_pid": lock.ended.pid, "of": str(lock.ended)}
+                engine._notices.append(Notice("abandoned_worker_killed", members))
             if armed:
                 engine._notices.append(Notice("failpoints_armed", {"names": list(armed)}))
             if journal is not None:
@@ -357,6 +362,8 @@ class Engine:
 
     def _maintenance(self, call: Call) -> Outcome:
         args: Any = check_arguments(TOOLS[call.tool], call.args)
+        if call.tool != "maad_reload" and not self.read_only:
+            self._refresh_model()
         match call.tool:
             case "maad_flush":
                 report = self._history.flush()
@@ -467,6 +474,9 @@ class Engine:
                 self._aftercare.owe_forgetting()
             if change.kind in ("unlink", "forget", "rename"):
                 self._watching.findings.retry_duplicates()
+        row = None if done.change is None else done.change.row
+        if row is not None and row.partial and not row.deleted:
+            self._notices += truncated_events(1)
         event = event_of(done)
         if event is not None and outcome.failure is None:
             self._events.append(event)
@@ -486,18 +496,23 @@ class Engine:
         wait = self._watching.settle(sooner(wait, self._semantic.settle(idle)))
         return 0.0 if more else wait
 
-    def connect_log(self, warn: Callable[..., None]) -> None:
-        """Hand over what logs a warning (its name, and members by keyword); failed commits are
-        logged with it, also those since the start, and what the start has to tell."""
+    def connect_log(
+        self, warn: Callable[..., None], info: Callable[..., None] | None = None
+    ) -> None:
+        """Hand over what logs a warning and what logs something to know (its name, and members
+        by keyword); failed commits are logged too, also those since the start, and what the
+        start has to tell."""
         self._history.connect_log(warn)
         self._semantic.connect_log(warn)
         self._watching.warn = warn
+        self._watching.info = info or warn
         self._tell_notices()
 
     def _tell_notices(self) -> None:
         while self._notices:
             notice = self._notices.pop(0)
-            self._watching.warn(notice.event, **notice.members)
+            write = self._watching.info if notice.level == "info" else self._watching.warn
+            write(notice.event, **notice.members)
 
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hand over what has the writer thread call `settle`."""
@@ -515,6 +530,11 @@ class Engine:
         events = list(self._events)
         self._events.clear()
         return events
+
+    def lost(self) -> str | None:
+        """What somebody took away of the files that this engine works with, if anything: then
+        another one has to take its place. From any thread."""
+        return self._placement.lost()
 
     def health(self) -> dict[str, Any]:
         """The engine's part of `maad_health` (spec 03 §6.3)."""
@@ -548,6 +568,8 @@ class Engine:
         clean = self._history.close()
         self._index.close()
         if self._journal is not None:
+            if not keep_entries(self._journal, self._root, self._placement):
+                self._watching.warn("journal_entries_lost", writes=self._history.pending_writes)
             self._journal.close()
         if self._lock is not None:
             self._lock.release()

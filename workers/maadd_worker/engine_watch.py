@@ -10,6 +10,7 @@ import msgspec
 
 from maadd.protocol.messages import Event, WorkerSettings
 from maadd_worker.disk.root import ProjectRoot
+from maadd_worker.engine_events import changed_id_events, truncated_events
 from maadd_worker.history.external import EditedFile, ExternalEdits
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index
@@ -47,6 +48,7 @@ class Watching:
         """Whether a server wants its files followed."""
         self.wake: Callable[[], None] = _nobody
         self.warn: Callable[..., None] = _nobody_reads
+        self.info: Callable[..., None] = _nobody_reads
         self._root = root
         self._index = index
         self._settings = settings
@@ -119,6 +121,11 @@ class Watching:
             raise
         for path, failure in done.failed.items():
             self.warn("external_edit_failed", file=path, code=failure.error.code)
+        capped = sum(one.row.partial for one in done.changes if one.action != "delete")
+        for notice in truncated_events(capped):
+            self.warn(notice.event, **notice.members)
+        for notice in changed_id_events(done.changed_ids):
+            self.info(notice.event, **notice.members)
         self.findings.done(done.failed, done.settled)
         if any(change.action == "delete" for change in done.changes):
             self.findings.retry_duplicates()
