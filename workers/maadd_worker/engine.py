@@ -285,6 +285,9 @@ class Engine:
         waiting = deque(calls)
         while waiting:
             call = waiting[0]
+            if call.tool not in RECORD_WRITES:
+                # It may take long, or wait for the front: no lock is held meanwhile.
+                self._history.release()
             if call.tool in STRICT_TOOLS:
                 self._answer_strict(waiting.popleft(), gate, deliver)
                 continue
@@ -455,7 +458,8 @@ class Engine:
 
     def _take_over_edit(self, path: str) -> None:
         """Index a file that was edited outside, and tell subscribers."""
-        self._events.append(index_outside_edit(self._write_context(), path))
+        changes = index_outside_edit(self._write_context(), path)
+        self._events += self._watching.took_over(changes)
 
     def _finish(self, done: Execution, outcome: HistoryOutcome) -> None:
         """Let go of what was kept about a record that is written, and note its event."""
@@ -475,15 +479,19 @@ class Engine:
 
     def settle(self, idle: bool) -> float | None:
         """Finish what lags behind the answers; seconds until it wants to be called again."""
+        # Commits come first: what they lock is free again before anything else is done.
+        self._watching.commit_edits()
         # Quiet work would find no quiet between the steps of a job.
         wait = self._aftercare.settle(idle and not self.jobs.running)
+        if idle and (self.jobs.running or self._watching.findings.pending):
+            self._history.release()
         if self._watching.findings.take_model_change():
             self._refresh_model()
         taken = self._watching.take_over(self._write_context, idle)
         self._events.extend(taken)
         more = self.jobs.step()
         self._tell_notices()
-        wait = self._watching.settle(sooner(wait, self._semantic.settle(idle)))
+        wait = sooner(sooner(wait, self._semantic.settle(idle)), self._watching.next_wait())
         return 0.0 if more else wait
 
     def connect_log(self, warn: Callable[..., None]) -> None:

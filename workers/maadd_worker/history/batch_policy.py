@@ -255,6 +255,8 @@ class BatchPolicy:
         while self._boundaries:
             boundary = self._boundaries[0]
             if boundary.tag is not None and self._tags is not None:
+                # The index lock is not kept from others while a tag is made, and maybe signed.
+                self._committer.settle(force=True)
                 writes = boundary.request.write_count
                 self._tags.attach(boundary.tag, boundary.sha, writes, timeout_s=_left(give_up))
             self._committer.finish(boundary.request.journal_ids)

@@ -13,13 +13,17 @@ from typing import Literal
 import msgspec
 
 from maadd.protocol.errors import MaadError
+from maadd.protocol.messages import Event
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scan import TOMBSTONE_PREFIX, MarkdownFile
+from maadd_worker.history.external import EditedRecord
 from maadd_worker.index.batch import store_batch
 from maadd_worker.index.documents import DocumentRow, FileIdentity
+from maadd_worker.index.former_paths import former_paths
 from maadd_worker.index.known_files import known_files
 from maadd_worker.index.prepare import FileTask, Limits, PreparedFile, prepare_files
 from maadd_worker.index.tombstone_files import register_tombstones
+from maadd_worker.index.writer import IndexWriter
 from maadd_worker.watch.findings import FailedFile, Finding
 from maadd_worker.write.context import WriteContext
 
@@ -42,6 +46,23 @@ class ExternalChange(msgspec.Struct, frozen=True):
 
     action: Literal["create", "update", "delete"]
     row: DocumentRow
+
+
+def event_of(change: ExternalChange) -> Event:
+    """What subscribers are told of a change."""
+    row = change.row
+    return Event(
+        row.change_seq, change.action, row.doc_id, row.doc_type, row.updated_at, "external"
+    )
+
+
+def edited_record(writer: IndexWriter, change: ExternalChange) -> EditedRecord:
+    """A change with every path that a commit of it must cover."""
+    row = change.row
+    left = former_paths(writer.connection, row.doc_id)
+    return EditedRecord(
+        change.action, row.doc_id, row.doc_type, tuple(dict.fromkeys((row.file_path, *left)))
+    )
 
 
 class TakenOver(msgspec.Struct, frozen=True):
