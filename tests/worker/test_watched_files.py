@@ -190,6 +190,25 @@ def test_a_schema_edit_reaches_the_rows_and_a_broken_one_is_shown(watched: Any) 
     project.until(lambda: not complaints())
 
 
+@pytest.mark.parametrize("folder", ["_schema", "_registry"])
+def test_a_model_folder_that_comes_back_is_noticed(watched: Any, folder: str) -> None:
+    project = watched()
+
+    def complaints() -> list[Any]:
+        codes = ("SCHEMA_NOT_FOUND", "REGISTRY_NOT_FOUND")
+        return [a for a in project.health()["advisories"] if a["code"] in codes]
+
+    (project.root / folder).rename(project.root / "away")
+    project.until(complaints)
+    (project.root / "away").rename(project.root / folder)
+    project.until(lambda: not complaints())
+    project.harness.git("rm", "-q", "-r", folder)
+    project.harness.git("commit", "-q", "-m", "gone")
+    project.until(complaints)
+    project.harness.git("checkout", "-q", "HEAD~1")
+    project.until(lambda: not complaints())
+
+
 def test_a_folder_that_vanished_as_a_whole_keeps_its_rows(watched: Any) -> None:
     project = watched()
     project.write("ships/shp-a.md", ship("shp-a", "Ada"))
