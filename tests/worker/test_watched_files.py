@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -350,17 +349,6 @@ def test_answers_say_when_changed_files_are_not_indexed_yet(watched: Any) -> Non
     assert [one["code"] for one in reply.meta["warnings"]] == ["INDEX_BEHIND"]
     project.harness.settle()
     assert "warnings" not in (project.harness.reply("maad_query", docType="ship").meta or {})
-
-
-def test_the_watcher_waits_until_an_empty_index_is_filled(watched: Any, project: Path) -> None:
-    (project / "ships").mkdir()
-    (project / "ships/shp-a.md").write_text(ship("shp-a", "Ada"))
-    served = watched()
-    assert served.harness.error("maad_query", docType="ship")["code"] == "INDEX_EMPTY"
-    assert not served.health()["watcher"]["enabled"]
-    served.harness.ok("maad_reindex")
-    served.write("ships/shp-b.md", ship("shp-b", "Bo"))
-    served.until(lambda: served.names() == {"Ada", "Bo"})
 
 
 def test_a_file_too_large_to_read_keeps_its_row_and_is_not_read_again_and_again(

@@ -31,7 +31,7 @@ from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare, sooner
 from maadd_worker.engine_events import reindex_events, stale_model_event
 from maadd_worker.engine_jobs import JOBS_KEY, Jobs
-from maadd_worker.engine_report import free_mb, index_empty, model_advisories
+from maadd_worker.engine_report import empty_advisories, free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
 from maadd_worker.engine_writes import RecordWrites, Refused
 from maadd_worker.failpoints import arm, reach
@@ -40,11 +40,12 @@ from maadd_worker.history.backup import BackupContext, backup
 from maadd_worker.history.controller import HistoryController
 from maadd_worker.history.external import ExternalEdits
 from maadd_worker.history.outcome import HistoryOutcome
-from maadd_worker.index.empty_guard import unindexed_files
+from maadd_worker.index.empty_guard import has_no_file, may_have_lost, unindexed_files
 from maadd_worker.index.full_pass import PassSteps, run_steps
 from maadd_worker.index.pass_report import ReindexReport
 from maadd_worker.index.plan import TypePlans
-from maadd_worker.index.store import Index, IndexReader
+from maadd_worker.index.rebuilt import note_nothing_lost
+from maadd_worker.index.store import INDEX_PATH, Index, IndexReader
 from maadd_worker.index.writer import FIRST_PASS_KEY
 from maadd_worker.instructions.files import InstructionFiles
 from maadd_worker.instructions.refresh import RefreshContext, check_refresh
@@ -72,10 +73,12 @@ from maadd_worker.write.planner import RECORD_WRITES
 from maadd_worker.write.recovery import recover
 from maadd_worker.write.reindex import check_scope, reindex_outcome, reindex_steps
 
-INDEX_PATH = "_backend/maad.db"
-
 _CACHE_BYTES = 32 * 1024 * 1024
 _encode = msgspec.json.encode
+
+
+def _nobody_waits(_progress: str) -> None:
+    """Nobody waits for a start that is no server's."""
 
 
 class Engine:
@@ -126,6 +129,7 @@ class Engine:
         self.forget_session = self._contracts.forget_session
         self.recovery_actions: list[str] = []
         self.index_empty: int | None = None
+        self._may_have_lost = False
 
     @classmethod
     def open(
@@ -178,6 +182,9 @@ class Engine:
         with contextlib.closing(self._index.reader()) as reader:
             begun = self._index.created or reader.meta_get(FIRST_PASS_KEY) is not None
             self.index_empty = unindexed_files(reader, model, self._root, begun=begun)
+            self._may_have_lost = may_have_lost(reader)
+        if self._index.created and not self._index.carried and has_no_file(model, self._root):
+            note_nothing_lost(self._index.writer())
         if self.index_empty is not None and self._settings.boot_reindex and not self.read_only:
             steps = reindex_steps(self._write_context(), ReindexArgs(), unread=True)
             report = run_steps(
@@ -195,11 +202,29 @@ class Engine:
             self._root, self._instructions, failures, read_only=self.read_only
         )
 
-    def start_watching(self) -> None:
+    def start_watching(self, progress: Callable[[str], None] = _nobody_waits) -> None:
         """At the start of a server: follow what others change on the disk (spec 01 §14.7)."""
-        if not self.read_only:
-            self._watching.wanted = True
-            self._watch_when_served()
+        if self.read_only:
+            return
+        self._watching.wanted = True
+        if self.index_empty is not None and not self._may_have_lost:
+            self._take_over_first_files(progress)
+        self._watch_when_served()
+
+    def _take_over_first_files(self, progress: Callable[[str], None]) -> None:
+        """The index never had a record, so it has lost none: the files are new. They are taken
+        over like those that appear under the watcher, before anybody is told of no records."""
+        try:
+            with contextlib.closing(self._index.reader()) as reader:
+                self._watching.look(reader)
+            while waiting := self._watching.findings.pending:
+                progress(f"{waiting} files to index")
+                self._events.extend(self._watching.take_over(self._write_context, True))
+        except (MaadError, apsw.Error) as failure:
+            error = f"{type(failure).__name__}: {failure}"
+            self._notices.append(Notice("first_files_failed", {"error": error}))
+        else:
+            self.index_empty = None
 
     def _watch_when_served(self) -> None:
         # Until the index is served, only the pass that fills it may write to it.
@@ -539,6 +564,7 @@ class Engine:
         }
         report |= self._activity.health() | self._history.health()
         report["advisories"] = [
+            *empty_advisories(self.index_empty, read_only=self.read_only),
             *model_advisories(self._model),
             *self._watching.advisories(),
             *report.get("advisories", []),

@@ -12,10 +12,11 @@ from maadd.protocol.messages import Event, WorkerSettings
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.history.external import ExternalEdits
 from maadd_worker.index.plan import TypePlans
-from maadd_worker.index.store import Index
+from maadd_worker.index.store import Index, IndexReader
 from maadd_worker.outcome import Advice, Outcome
 from maadd_worker.watch.findings import Findings
 from maadd_worker.watch.lost_rows import look_for_lost_rows
+from maadd_worker.watch.survey import survey
 from maadd_worker.watch.watcher import Watcher
 from maadd_worker.write.context import WriteContext
 from maadd_worker.write.external import ExternalChange, edited_record, event_of, take_over
@@ -74,6 +75,11 @@ class Watching:
             lambda event, **members: self.warn(event, **members),
         )
         self._watcher.start()
+
+    def look(self, reader: IndexReader) -> None:
+        """Writer: put every file that the index does not have as it is into the backlog."""
+        found = survey(reader, self._root, self._plans(), self.findings.failed)
+        self.findings.add((*found.changed, *found.tombstones), "seen")
 
     def stop(self) -> None:
         """End watching."""

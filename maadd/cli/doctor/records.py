@@ -22,12 +22,11 @@ from maadd_worker.index.memo import AnswerMemo
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.reader import IndexReader
 from maadd_worker.index.selections import Selections
+from maadd_worker.index.store import INDEX_PATH
 from maadd_worker.markdown.frontmatter import content_hash
 from maadd_worker.schema.model import Model, load_model
 from maadd_worker.schema.registry import REGISTRY_PATH
 from maadd_worker.watch.survey import Survey, survey
-
-INDEX_PATH = "_backend/maad.db"
 
 _CHECK_S = 20.0
 _PAGE = 500
