@@ -176,3 +176,51 @@ def test_a_move_back_and_forth_takes_nothing_away(open_project: Any, project: Pa
     served.catch_up()
     assert tracked(served) == {"ships/shp-a.md", "ships/shp-b.md", "ships/shp-c.md"}
     assert served.git("status", "--porcelain") == ""
+
+
+def lose_the_commit(project: Watched) -> None:
+    """The process dies before the quiet moment has come."""
+    project.harness.engine._watching._edits._waiting.clear()
+    project.harness.close()
+
+
+def close_before_the_commit(project: Watched) -> None:
+    project.harness.close()
+    assert project.harness.git("status", "--porcelain") == " M ships/shp-e.md\n"
+
+
+@pytest.mark.parametrize("end", [lose_the_commit, close_before_the_commit])
+def test_edits_are_committed_although_the_server_stopped(watched: Opener, end: Any) -> None:
+    project = committed(watched, "abcdef", external_edits="commit")
+    spoiled = "---\ntitle: a: b\n---\n"
+    project.write("ships/shp-a.md", ship("shp-a", "edited"))
+    move(project, "ships/shp-b.md", "ships/moved.md")
+    (project.root / "ships/shp-c.md").unlink()
+    move(project, "ships/shp-d.md", "ships/_deleted_shp-d.md")
+    project.write("ships/shp-e.md", spoiled)
+    project.write("ships/shp-new.md", ship("shp-new", "new"))
+    project.until(lambda: project.names() == {"edited", "b", "e", "f", "new"})
+    project.until(lambda: project.row("shp-d") is None and project.row("shp-c") is None)
+    project.until(lambda: project.harness.engine._watching.findings.failures())
+    end(project)
+    again = watched(external_edits="commit")
+    again.until(lambda: again.harness.git("status", "--porcelain") == " M ships/shp-e.md\n")
+    assert tracked(again.harness) == {
+        "ships/shp-a.md", "ships/moved.md", "ships/_deleted_shp-d.md", "ships/shp-e.md",
+        "ships/shp-f.md", "ships/shp-new.md",
+    }  # fmt: skip
+    [entry] = again.harness.ok("maad_history", docId="shp-c")
+    assert entry["action"] == "delete"
+
+
+def test_edits_that_a_reindex_met_are_committed(open_project: Any) -> None:
+    project = three_ships(open_project, external_edits="commit")
+    (project.root / "ships/shp-a.md").write_text(ship("shp-a", "edited"))
+    (project.root / "ships/shp-b.md").unlink()
+    project.ok("maad_reindex")
+    project.engine.settle(True)
+    project.engine._watching._edits._due = 0.0
+    project.settle()
+    assert tracked(project) == {"ships/shp-a.md", "ships/shp-c.md"}
+    assert project.git("status", "--porcelain") == ""
+    assert "HISTORY_WORKTREE_DIRTY" not in str(project.ok("maad_health")["advisories"])

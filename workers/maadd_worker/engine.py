@@ -111,7 +111,7 @@ class Engine:
         self._events: deque[Event] = deque()
         self._activity = WriteActivity()
         self._gate: Gate | None = None
-        self._aftercare = Aftercare(index, journal, history, self._record_paths)
+        self._aftercare = Aftercare(index, journal, history, self._record_paths, self._adopt_edits)
         edits = ExternalEdits.asked_for(config.history, root.path, history)
         self._watching = Watching(root, index, config.settings, self._plans, edits)
         self.jobs = Jobs(
@@ -428,6 +428,8 @@ class Engine:
             self.index_empty = None
             self._watch_when_served()
         broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
+        if self._watching.commits_edits:
+            self._aftercare.inspect_again()
         report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
         self._notices += reindex_events(report)
         return reindex_outcome(report, args)
@@ -485,6 +487,9 @@ class Engine:
         """Index a file that was edited outside, and tell subscribers."""
         changes = index_outside_edit(self._write_context(), path)
         self._events += self._watching.took_over(changes)
+
+    def _adopt_edits(self, changed: set[str]) -> set[str]:
+        return self._watching.adopt(self._write_context(), changed)
 
     def _finish(self, done: Execution, outcome: HistoryOutcome) -> None:
         """Let go of what was kept about a record that is written, and note its event."""
@@ -579,6 +584,7 @@ class Engine:
         self._watching.stop()
         self.jobs.close()
         self._semantic.close()
+        self._watching.finish_edits()
         clean = self._history.close()
         self._index.close()
         if self._journal is not None:

@@ -19,7 +19,13 @@ from maadd_worker.watch.lost_rows import look_for_lost_rows
 from maadd_worker.watch.survey import survey
 from maadd_worker.watch.watcher import Watcher
 from maadd_worker.write.context import WriteContext
-from maadd_worker.write.external import ExternalChange, edited_record, event_of, take_over
+from maadd_worker.write.external import (
+    ExternalChange,
+    edited_record,
+    event_of,
+    take_over,
+    uncommitted_records,
+)
 
 _IDLE_FILES = 250
 _BUSY_FILES = 32
@@ -104,6 +110,11 @@ class Watching:
         if self._watcher is not None:
             self._watcher.request_survey()
 
+    @property
+    def commits_edits(self) -> bool:
+        """Whether edits are to be committed."""
+        return self._edits is not None
+
     def commit_edits(self) -> None:
         """Writer: commit edits when it is quiet."""
         if self._edits is not None and not self.findings.pending:
@@ -132,6 +143,20 @@ class Watching:
         if any(change.action == "delete" for change in done.changes):
             self.findings.retry_duplicates()
         return self.took_over(done.changes)
+
+    def adopt(self, context: WriteContext, changed: set[str]) -> set[str]:
+        """Writer: these files differ from Git although the index may have them, as when a stop
+        came before the commit of edits. Those of them that will be committed."""
+        if self._edits is None or not changed:
+            return set()
+        found = uncommitted_records(context, sorted(changed))
+        self._edits.add(found)
+        return changed.intersection(path for edit in found for path in edit.paths)
+
+    def finish_edits(self) -> None:
+        """Writer: the project is being closed; edits are committed without the quiet moment."""
+        if self._edits is not None:
+            self._edits.settle(at_once=True)
 
     def took_over(self, changes: Sequence[ExternalChange]) -> list[Event]:
         """Writer: the index has these edits; what to tell subscribers."""

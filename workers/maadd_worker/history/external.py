@@ -70,9 +70,10 @@ class ExternalEdits:
         """Seconds until `settle` has something to do; None when nothing waits."""
         return max(0.0, self._due - time.monotonic()) if self._waiting else None
 
-    def settle(self) -> None:
-        """Commit when it is quiet. The index lock is held afterwards: the history settles next."""
-        if not self._waiting or self._due > time.monotonic():
+    def settle(self, *, at_once: bool = False) -> None:
+        """Commit when it is quiet, or `at_once`. The index lock is held afterwards: the history
+        settles next."""
+        if not self._waiting or (self._due > time.monotonic() and not at_once):
             return
         if self._is_underway():
             self._due = time.monotonic() + _UNDERWAY_S

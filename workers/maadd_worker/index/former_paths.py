@@ -11,15 +11,31 @@ from collections.abc import Sequence
 import apsw
 import msgspec
 
+from maadd_worker.index.documents import DocumentRow
 
-def note_former_path(connection: apsw.Connection, doc_id: str, path: str) -> None:
-    """The record is no longer at this project-relative path."""
-    connection.execute(_NOTE, (doc_id, path))
+
+class FormerPath(msgspec.Struct, frozen=True):
+    """A record, and where it does not stand any more."""
+
+    doc_id: str
+    doc_type: str
+    path: str
+
+
+def note_former_path(connection: apsw.Connection, row: DocumentRow) -> None:
+    """The record is no longer at the project-relative path of its row."""
+    connection.execute(_NOTE, (row.doc_id, row.doc_type, row.file_path))
 
 
 def former_paths(connection: apsw.Connection, doc_id: str) -> list[str]:
     """The noted paths of a record, oldest first; something else may stand there by now."""
     return [path for (path,) in connection.execute(_OF_RECORD, (doc_id,))]
+
+
+def who_left(connection: apsw.Connection, paths: Sequence[str]) -> list[FormerPath]:
+    """The notes about these paths, oldest first."""
+    listing = msgspec.json.encode(paths).decode()
+    return [FormerPath(*row) for row in connection.execute(_OF_PATHS, (listing,))]
 
 
 def forget_former_paths(connection: apsw.Connection, doc_id: str, paths: Sequence[str]) -> None:
@@ -32,7 +48,11 @@ def trim_former_paths(connection: apsw.Connection, kept: int) -> None:
     connection.execute(_TRIM, (kept,))
 
 
-_NOTE = "INSERT OR REPLACE INTO former_paths (doc_id, path) VALUES (?, ?)"
+_NOTE = "INSERT OR REPLACE INTO former_paths (doc_id, doc_type, path) VALUES (?, ?, ?)"
+_OF_PATHS = """
+SELECT doc_id, doc_type, path FROM former_paths
+WHERE path IN (SELECT value FROM json_each(?)) ORDER BY id
+"""
 _OF_RECORD = "SELECT path FROM former_paths WHERE doc_id = ? ORDER BY id"
 _FORGET = """
 DELETE FROM former_paths WHERE doc_id = ? AND path IN (SELECT value FROM json_each(?))

@@ -177,9 +177,11 @@ CREATE TABLE carried (
 CREATE TABLE former_paths (
     id INTEGER NOT NULL PRIMARY KEY,
     doc_id TEXT NOT NULL,
+    doc_type TEXT NOT NULL,
     path TEXT NOT NULL,
     UNIQUE (doc_id, path)
 ) STRICT;
+CREATE INDEX former_paths_by_path ON former_paths (path);
 CREATE TABLE engine_meta (
     key TEXT NOT NULL PRIMARY KEY,
     value TEXT NOT NULL

@@ -215,7 +215,7 @@ class IndexWriter:
         """
         row = self._new_row(new, previous, self.stamp())
         if previous is not None and previous.file_path != row.file_path:
-            note_former_path(self.connection, row.doc_id, previous.file_path)
+            note_former_path(self.connection, previous)
         if previous is None or previous.deleted:
             before = None if previous is None else TOMBSTONE
             move_targets(self.connection, self._deltas, [new.doc_id], before, LIVE)
@@ -288,7 +288,7 @@ class IndexWriter:
         its version and times are kept for its return."""
         row = self.remove_document(doc_id)
         if row is not None and not row.deleted:
-            note_former_path(self.connection, row.doc_id, row.file_path)
+            note_former_path(self.connection, row)
             self.carry(
                 row.doc_id,
                 row.doc_type,
@@ -320,7 +320,7 @@ class IndexWriter:
             change_seq=self._next_seq(),
         )
         self._store_rows([(dead, None)])
-        note_former_path(self.connection, doc_id, row.file_path)
+        note_former_path(self.connection, row)
         return dead
 
     def register_tombstone(
