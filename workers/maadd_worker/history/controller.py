@@ -159,9 +159,10 @@ class HistoryController:
         return min((wait for wait in waits if wait is not None), default=None)
 
     def release(self) -> None:
-        """Give the index lock up ahead of other work, with all that `settle` does for it. Raises
-        BACKEND_ERROR when the journal fails."""
-        self._settle_commits(force=True)
+        """Give the index lock up ahead of other work."""
+        # A journal that cannot be written keeps its entries; the next `settle` tells of it.
+        with contextlib.suppress(MaadError):
+            self._settle_commits(force=True)
 
     def _settle_commits(self, *, force: bool = False) -> float | None:
         was_behind = self._committer.is_behind
