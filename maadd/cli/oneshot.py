@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from maadd.auth.timestamps import format_timestamp
 from maadd.cli.control_client import OnProgress, OwnedProject, OwnerGone, Unreachable, worker_lost
 from maadd.cli.project_folder import refuse_no_project
 from maadd.config.instance import synthesize_instance
@@ -19,8 +20,13 @@ from maadd.config.runtime_path import control_sockets
 from maadd.config.settings import Settings
 from maadd.protocol.control import HANDSHAKE_S
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, error_from_wire
-from maadd.protocol.messages import Call, Reply, WorkerConfig
-from maadd.protocol.ownership import last_owner, read_owner
+from maadd.protocol.messages import Call, HistorySettings, Reply, WorkerConfig
+from maadd.protocol.ownership import (
+    COMMAND,
+    last_owner,
+    read_owner,
+    this_server,
+)
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import TOOLS, ToolKind
 from maadd.protocol.validation import check_arguments
@@ -34,6 +40,8 @@ _DEADLINE_MS = 24 * 60 * 60 * 1000
 _RETRY_S = 0.05
 _IDLE_WAIT_S = 0.5
 """Enough for a server that may be asked, while the project is free."""
+
+_READ = HistorySettings("read", "read", "cli")
 
 Warn = Callable[[str], None]
 
@@ -172,11 +180,12 @@ def open_project(root: str, settings: Settings, *, warn: Warn) -> Iterator[OneSh
 
 def _open_access(root: str, settings: Settings, warn: Warn) -> Access:
     """The owner, or an engine where there is none. An owner that should answer and does not may
-    be about to end, and is waited for."""
+    be about to end, and is waited for. What servers share for reading is shared with them."""
     deadline = time.monotonic() + HANDSHAKE_S
     idle = _idle_server(root, warn) if read_owner(root) is None else None
     if idle is not None:
         return idle
+    shared = unowned = False
     while True:
         unreachable: Unreachable | None = None
         endpoint = last_owner(root).endpoint
@@ -186,13 +195,18 @@ def _open_access(root: str, settings: Settings, warn: Warn) -> Access:
             except Unreachable as failure:
                 unreachable = failure
         try:
-            return _open_engine(root, settings)
+            return _open_engine(root, settings, reads_only=shared)
         except MaadError as failure:
             if failure.code != "PROJECT_LOCKED":
                 raise MaadErrors([failure]) from failure
+            if not shared and read_owner(root) is None:
+                # It was given up a moment ago; when that is not it, others only read.
+                shared, unowned = unowned, True
+                time.sleep(_RETRY_S)
+                continue
             hopeless = unreachable is None or unreachable.final
             if hopeless or time.monotonic() >= deadline:
-                raise MaadErrors([_locked(failure, unreachable)]) from failure
+                raise MaadErrors([_locked(root, failure, unreachable)]) from failure
         time.sleep(_RETRY_S)
 
 
@@ -206,7 +220,7 @@ def _idle_server(root: str, warn: Warn) -> OwnedProject | None:
     return None
 
 
-def _open_engine(root: str, settings: Settings) -> _OwnEngine:
+def _open_engine(root: str, settings: Settings, *, reads_only: bool) -> _OwnEngine:
     from maadd_worker.engine import Engine
 
     project = synthesize_instance(root, Role.ADMIN, settings).projects["default"]
@@ -216,19 +230,17 @@ def _open_engine(root: str, settings: Settings) -> _OwnEngine:
         generation=0,
         endpoint="",
         control_endpoint=None,
-        history=project.history,
+        history=_READ if reads_only else project.history,
         settings=settings.worker(),
+        server=this_server(COMMAND, project.path, format_timestamp(time.time())),
     )
     return _OwnEngine(Engine.open(config, lambda _phase: None))
 
 
-def _locked(failure: MaadError, unreachable: Unreachable | None) -> MaadError:
-    """Who holds the project, why it cannot be asked, and what to do about that."""
-    pid = (failure.details or {}).get("ownerPid")
-    owner = "another process" if pid is None else f"process {pid}"
+def _locked(root: str, failure: MaadError, unreachable: Unreachable | None) -> MaadError:
+    """Who holds the project, what to do about that, and why it cannot be asked."""
     reason = "it takes no commands" if unreachable is None else unreachable.reason
-    return MaadError(
-        failure.code,
-        f"the project is open in {owner}, and {reason}; wait for it or end it, and try again",
-        failure.details,
-    )
+    server = last_owner(root).server
+    if server is not None and server.pid == (failure.details or {}).get("ownerPid"):
+        reason = f"it serves {server.serves}, and {reason}"
+    return MaadError(failure.code, f"{failure.message} ({reason})", failure.details)

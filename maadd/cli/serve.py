@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -101,4 +102,6 @@ def _serve(settings: Settings, warnings: list[str]) -> int:
     log = open_ops_log(settings.log_level, pretty=settings.log_pretty)
     for warning in warnings:
         log.warning("settings_warning", message=warning)
+    # Modules and what they hold stay; a search for unused values need not go through them.
+    gc.freeze()
     return uvloop.run(Front(settings, instance).run())

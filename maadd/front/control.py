@@ -75,7 +75,10 @@ class ControlServer:
         self._attached: set[Attachment] = set()
 
     async def start(self) -> None:
-        """Listen. The runtime directory is this front's alone, so the path is free."""
+        """Listen, or do so again where the socket was removed. The runtime directory is this
+        front's alone, so the path is free."""
+        if self._server is not None:
+            self._server.close()
         self._server = await asyncio.start_unix_server(self._accept, self._path)
         os.chmod(self._path, 0o600)
 
@@ -90,6 +93,13 @@ class ControlServer:
         for attachment in self._attached:
             attachment.send(Leaving())
 
+    def let_go(self) -> None:
+        """After a reload: what shares a project that is served no more is to look for another
+        owner, or to be it."""
+        for attachment in self._attached:
+            if attachment.follows and not attachment.is_served:
+                attachment.send(Leaving(removed=True))
+
     async def close(self) -> None:
         """End every connection and stop listening."""
         if self._server is not None:
@@ -98,16 +108,18 @@ class ControlServer:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A task of our own: asyncio takes the cancellation of one of its own for a failure.
+        task = asyncio.get_running_loop().create_task(self._converse(reader, writer))
         self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._serve(reader, writer)
         except Exception:
             self._log.exception("control_connection_failed")
         finally:
-            self._connections.discard(task)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
@@ -202,7 +214,7 @@ class ControlServer:
             relay.announce()
         self._attached.add(attachment)
         try:
-            while attachment.is_served and (body := await read_message(reader)) is not None:
+            while (body := await read_message(reader)) is not None:
                 attachment.take(decode_to_owner(body), relay)
         except msgspec.MsgspecError as error:
             self._log.warning("control_message_unreadable", peer_pid=pid, reason=str(error))

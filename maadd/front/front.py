@@ -15,6 +15,7 @@ from maadd import __version__
 from maadd.auth.boot import check_bootable
 from maadd.auth.record import TokenRecord
 from maadd.auth.registry import TokenRegistry
+from maadd.auth.timestamps import format_timestamp
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
 from maadd.front.control import ControlServer
@@ -28,13 +29,14 @@ from maadd.front.memory_pressure import (
 )
 from maadd.front.metrics import Observed, serving_metrics
 from maadd.front.reload import Reloader
+from maadd.front.runtime_keeper import RuntimeKeeper
 from maadd.front.session_hooks import make_sessions
 from maadd.front.state import RunningFront
 from maadd.front.token_follower import TokenFollower
 from maadd.ops.activation import take_inherited
 from maadd.ops.audit import AuditLog
 from maadd.ops.logs import capture_library_logs, log_channel_ready, open_ops_log
-from maadd.ops.memory import CgroupMemory, cgroup_levels, cgroup_memory
+from maadd.ops.memory import cgroup_levels, cgroup_reader
 from maadd.ops.meter import Meter
 from maadd.ops.notify import ServiceNotifier
 from maadd.pipeline.front_tools import EnginelessHandler
@@ -46,6 +48,7 @@ from maadd.pool.pool import WorkerPool
 from maadd.pool.runtime_dir import RuntimeDir
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Event
+from maadd.protocol.ownership import STDIO_SERVER, Server, this_server
 from maadd.protocol.tools import check_table, registered_tools
 from maadd.sessions.notifier import ChangeNotifier
 from maadd.sessions.session import CloseReason
@@ -95,7 +98,7 @@ class Front:
         self._reloader: Reloader | None = None
         self._control: ControlServer | None = None
         self._reloading: set[asyncio.Task[None]] = set()
-        self._cgroup_levels = cgroup_levels()
+        self._read_cgroup = cgroup_reader(cgroup_levels())
         self._stdio = (-1, -1)
         self._forced = False
         self._timed_out = False
@@ -123,7 +126,7 @@ class Front:
             pool.serve(instance.projects)
             await pool.start()
             try:
-                return await self._serve(pool, runtime.control_path)
+                return await self._serve(pool, runtime)
             finally:
                 await pool.close(self._stop_wait_s())
                 if self._control is not None:
@@ -170,9 +173,19 @@ class Front:
             policy=policy,
             on_event=self._take_event,
             log=self._log,
+            server=self._as_owner(),
         )
 
-    async def _serve(self, pool: WorkerPool, control_path: str) -> int:
+    def _as_owner(self) -> Server:
+        """What others are told of this process while it has their project."""
+        transport, instance = self._settings.transport, self._state.instance
+        return this_server(
+            STDIO_SERVER if transport == "stdio" else f"{transport} daemon",
+            os.path.abspath(instance.config_path or instance.root),
+            format_timestamp(self._state.started_at),
+        )
+
+    async def _serve(self, pool: WorkerPool, runtime: RuntimeDir) -> int:
         settings, state = self._settings, self._state
         counts = SessionCounts()
         limiter = Limiter(limit_settings(settings), time.monotonic)
@@ -190,6 +203,7 @@ class Front:
             log=self._log,
             audit=self._write_audit,
             notifier=self._notifier,
+            on_change=self._let_go,
         )
         heavy = HeavyGuard(heavy_limits(settings), jobs_alone=lambda: pool.jobs_alone)
         pressure = PressureGauge(
@@ -238,7 +252,7 @@ class Front:
         )
         self._install_signals()
         self._control = ControlServer(
-            control_path,
+            runtime.control_path,
             state=state,
             pool=pool,
             reloader=reloader,
@@ -248,6 +262,8 @@ class Front:
             audit=self._write_audit,
         )
         await self._control.start()
+        keeper = RuntimeKeeper(runtime, pool, self._control, self._log)
+        pool.before_start = keeper.check
         if state.instance.source != "file":
             (project,) = state.instance.projects.values()
             await self._open_eagerly(pool, project)
@@ -256,6 +272,7 @@ class Front:
             for work in (
                 self._keep_sessions(sessions),
                 self._feed_watchdog(),
+                keeper.run(),
                 watch_memory(pressure, pool, self._read_cgroup, self._log),
             )
         ]
@@ -374,6 +391,10 @@ class Front:
         if self._control is not None:
             self._control.take_event(project, event)
 
+    def _let_go(self) -> None:
+        if self._control is not None:
+            self._control.let_go()
+
     def _live_token(self, token: TokenRecord) -> TokenRecord | None:
         registry = self._tokens
         if registry is None or registry.death_of(token) is not None:
@@ -413,9 +434,6 @@ class Front:
 
     def _write_audit(self, event: str, fields: dict[str, Any]) -> None:
         self._audit.write(event, **fields)
-
-    def _read_cgroup(self) -> CgroupMemory | None:
-        return cgroup_memory(self._cgroup_levels)
 
     async def _feed_watchdog(self) -> None:
         interval = self._notifier.watchdog_s

@@ -65,7 +65,7 @@ class Reloader:
     """The single slot for reloads, and what they did so far.
 
     `follower` is None where there is no token registry. Workers get `drain_s` seconds to
-    finish what they hold.
+    finish what they hold; `on_change` is called when another instance is served.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class Reloader:
         log: FilteringBoundLogger,
         audit: Callable[[str, dict[str, Any]], None],
         notifier: ServiceNotifier,
+        on_change: Callable[[], None],
     ) -> None:
         self.counts = ReloadCounts()
         self._state = state
@@ -89,6 +90,7 @@ class Reloader:
         self._log = log
         self._audit = audit
         self._notifier = notifier
+        self._on_change = on_change
         self._drain_s = settings.shutdown_timeout_ms / 1000
         self._busy = False
         self._announced = 0
@@ -221,6 +223,7 @@ class Reloader:
         """The one step: from here on every call sees the new table."""
         self._state.serve(new)
         self._pool.serve(new.projects)
+        self._on_change()
         for warning in new.warnings:
             self._log.warning("instance_warning", message=warning)
         return self._sessions.remove_projects(diff.removed)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from maadd.pool.held_calls import CallEnd, OnPermit, OnProgress, PendingCall
+from maadd.pool.held_calls import CallEnd, OnPermit, OnProgress, PendingCall, Terms
 from maadd.pool.supervisor import State, Supervisor, Worker
 from maadd.pool.worker_handle import Stage
 from maadd.protocol.errors import MaadError
@@ -43,13 +43,8 @@ async def run_call(
                 # The call's own time begins with its first dispatch.
                 deadline = time.monotonic() + timeout_s
             left_s = max(0.0, deadline - time.monotonic())
-            pending = worker.dispatch(
-                call,
-                is_write=is_write,
-                deadline_ms=round(left_s * 1000),
-                on_progress=on_progress,
-                on_permit=on_permit,
-            )
+            terms = Terms(is_write, round(left_s * 1000), on_progress, on_permit)
+            pending = worker.dispatch(call, terms)
             outcome = await _outcome(worker, pending, left_s)
             if isinstance(outcome, Reply):
                 if strict and not is_write and worker.stage is not Stage.READY:

@@ -45,6 +45,16 @@ ForwardPermit = Callable[[PermitRequest], None]
 """Asks whoever knows the caller; its answer comes to `HeldCalls.pass_permit`."""
 
 
+class Terms(msgspec.Struct, frozen=True):
+    """How a call is handed to a worker: what it may take, and who hears of it meanwhile."""
+
+    is_write: bool
+    deadline_ms: int
+    on_progress: OnProgress | None = None
+    on_permit: OnPermit | None = None
+    forward_permit: ForwardPermit | None = None
+
+
 class PendingCall:
     """A call that a worker holds. `outcome` is what its caller waits for now."""
 
@@ -69,15 +79,16 @@ class PendingCall:
         self,
         request_id: str,
         tool: str,
-        is_write: bool,
+        terms: Terms,
         outcome: asyncio.Future[Reply | CallEnd],
-        on_progress: OnProgress | None = None,
     ) -> None:
         self.request_id = request_id
         self.tool = tool
-        self.is_write = is_write
+        self.is_write = terms.is_write
+        self.on_progress = terms.on_progress
+        self.on_permit = terms.on_permit
+        self.forward_permit = terms.forward_permit
         self.outcome = outcome
-        self.on_progress = on_progress
         self.job_id: str | None = None
         """The background job that goes on although its caller's time is over."""
         self.cancelled = False
@@ -88,8 +99,6 @@ class PendingCall:
         """To be called when the worker is done with a call that nobody waits for."""
         self.end: Reply | CallEnd | None = None
         """How it ended, once the worker holds it no more."""
-        self.on_permit: OnPermit | None = None
-        self.forward_permit: ForwardPermit | None = None
         self.granted = False
         """Whether the worker may have published it, by a permit from this side."""
         self.session_id: str | None = None
@@ -122,17 +131,7 @@ class HeldCalls:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def prepare(
-        self,
-        call: Call,
-        generation: int,
-        *,
-        is_write: bool,
-        deadline_ms: int,
-        on_progress: OnProgress | None,
-        on_permit: OnPermit | None = None,
-        forward_permit: ForwardPermit | None = None,
-    ) -> tuple[Call, PendingCall]:
+    def prepare(self, call: Call, generation: int, terms: Terms) -> tuple[Call, PendingCall]:
         """The message to send, and what its caller will wait for; held after `add`.
 
         OVERLOADED when the worker holds as many as it may.
@@ -144,13 +143,12 @@ class HeldCalls:
         message = msgspec.structs.replace(
             call,
             generation=generation,
-            is_write=is_write,
-            deadline_ms=deadline_ms,
-            wants_progress=on_progress is not None,
+            is_write=terms.is_write,
+            deadline_ms=terms.deadline_ms,
+            wants_progress=terms.on_progress is not None,
         )
         outcome = asyncio.get_running_loop().create_future()
-        pending = PendingCall(call.request_id, call.tool, is_write, outcome, on_progress)
-        pending.on_permit, pending.forward_permit = on_permit, forward_permit
+        pending = PendingCall(call.request_id, call.tool, terms, outcome)
         if call.budget is not None:
             pending.session_id = call.session_id
         return message, pending

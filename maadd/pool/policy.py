@@ -41,6 +41,8 @@ class PoolPolicy(msgspec.Struct, frozen=True):
     """Wait for the worker's word on a write that ran out of time."""
     last_words_s: float = 0.05
     """Wait, after a process ended, for what it may have sent before."""
+    farewell_s: float = 5.0
+    """The same where its exit code says that it took its leave, which is certain to come."""
     recycle_interval_s: float = 60.0
     """At least this long between two replacements for memory."""
     attaches: bool = False

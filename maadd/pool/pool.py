@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
+import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from maadd.pool.calls import not_ready, run_call
@@ -27,6 +28,7 @@ from maadd.pool.worker_handle import WorkerHandle
 from maadd.protocol.control import FromOwner
 from maadd.protocol.errors import MaadError, WireError, error_from_wire
 from maadd.protocol.messages import Call, Event, Reply, ToFront, WorkerConfig, WorkerSettings
+from maadd.protocol.ownership import Server
 
 _SHUTTING_DOWN = WireError("SHUTTING_DOWN", "the server is shutting down")
 
@@ -39,7 +41,7 @@ class WorkerPool:
 
     `runtime_dir` is the claimed runtime directory, `endpoint` the ZeroMQ endpoint in it;
     `on_event` hears of every changed record (project name, event). `program` is what a
-    worker process runs.
+    worker process runs, `server` what its workers call this front.
     """
 
     def __init__(
@@ -53,10 +55,12 @@ class WorkerPool:
         on_event: Callable[[str, Event], None],
         log: FilteringBoundLogger,
         program: WorkerProgram = SERVE,
+        server: Server | None = None,
     ) -> None:
         self._endpoint = endpoint
         self.control_endpoint = control_endpoint
         """The socket that other processes reach this front's workers through."""
+        self._server = server
         self._settings = settings
         self._policy = policy
         self._on_event = on_event
@@ -74,6 +78,8 @@ class WorkerPool:
         self._duties: list[asyncio.Task[None]] = []
         self._warming: asyncio.Task[None] | None = None
         self._closing = False
+        self.before_start: Callable[[], Awaitable[None]] = _nothing
+        """Awaited before each start of a worker; a MaadError is the answer of those who wait."""
 
     async def start(self) -> None:
         """Bind the socket and launch the fork server; no worker starts yet."""
@@ -107,6 +113,14 @@ class WorkerPool:
         if not self._workers:
             await asyncio.to_thread(self._spawner.stop)
         self._router.close()
+
+    async def move_to(self, endpoint: str) -> None:
+        """Have workers that start from now on connect to another endpoint of the runtime
+        directory, which was made anew; those that run stay connected."""
+        if self._router is not None:
+            self._router.bind(endpoint)
+            self._endpoint = endpoint
+            await asyncio.to_thread(self._spawner.renew)
 
     def serve(self, projects: Mapping[str, Project]) -> None:
         """Serve these projects from now on: a call that chose another before is answered
@@ -276,6 +290,9 @@ class WorkerPool:
         if self._router is None:
             raise RuntimeError("the pool is not started")
         self._generation += 1
+        settings = self._settings
+        if supervisor.rebuilds:
+            settings = msgspec.structs.replace(settings, boot_reindex=True)
         config = WorkerConfig(
             project=project.name,
             root=project.path,
@@ -283,7 +300,8 @@ class WorkerPool:
             endpoint=self._endpoint,
             control_endpoint=self.control_endpoint,
             history=project.history,
-            settings=self._settings,
+            settings=settings,
+            server=self._server,
         )
         worker = WorkerHandle(config, self._router, self._policy, supervisor, self._log)
         self._workers[worker.identity] = worker
@@ -299,6 +317,7 @@ class WorkerPool:
         A directory that another project has just given up is waited for: its old worker still
         owns it.
         """
+        await self.before_start()
         while (ending := self._removed.get(supervisor.project.path)) is not None:
             await asyncio.wait((ending,))
         while sum(s.occupies_room for s in self._supervisors.values()) >= self._policy.worker_max:
@@ -387,12 +406,20 @@ class WorkerPool:
         )
 
     async def _evict(self, supervisors: list[Supervisor]) -> list[str]:
-        if not supervisors:
-            return []
-        names = [supervisor.project.name for supervisor in supervisors]
-        self._log.info("workers_evicted", projects=names)
         waits = self._policy.drain_s, self._policy.term_s
-        await asyncio.gather(*(supervisor.stop(*waits) for supervisor in supervisors))
+
+        async def close(supervisor: Supervisor) -> bool:
+            # Once more, in the same step as the stop: a call may have come since it was chosen.
+            if not supervisor.is_idle():
+                return False
+            await supervisor.stop(*waits)
+            return True
+
+        closed = await asyncio.gather(*map(close, supervisors))
+        names = [s.project.name for s, done in zip(supervisors, closed, strict=True) if done]
+        if not names:
+            return []
+        self._log.info("workers_evicted", projects=names)
         old = self._sweep
         self._sweep = SweepSnapshot(
             old.evictions_total + len(names),
@@ -402,6 +429,10 @@ class WorkerPool:
             old.last_sweep_at,
         )
         return names
+
+
+async def _nothing() -> None:
+    """Everything is ready for a start."""
 
 
 def _not_served(name: str) -> MaadError:

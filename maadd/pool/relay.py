@@ -13,7 +13,7 @@ from functools import partial
 
 import msgspec
 
-from maadd.pool.held_calls import CallEnd, PendingCall
+from maadd.pool.held_calls import CallEnd, PendingCall, Terms
 from maadd.pool.supervisor import Supervisor, Worker
 from maadd.protocol.control import FromOwner, Lost
 from maadd.protocol.errors import MaadError, MaadErrors, errors_of
@@ -133,13 +133,13 @@ class Relay:
         while True:
             supervisor = self._supervisor()
             worker = await supervisor.ready(deadline - time.monotonic())
-            pending = worker.dispatch(
-                call,
-                is_write=call.is_write,
-                deadline_ms=max(0, round((deadline - time.monotonic()) * 1000)),
+            terms = Terms(
+                call.is_write,
+                max(0, round((deadline - time.monotonic()) * 1000)),
                 on_progress=self._send if call.wants_progress else None,
                 forward_permit=partial(self._ask, worker) if call.source is not None else None,
             )
+            pending = worker.dispatch(call, terms)
             self._held[call.request_id] = pending
             outcome = await self._outcome(worker, pending)
             supervisor.touched = time.monotonic()

@@ -15,14 +15,7 @@ import msgspec
 from structlog.typing import FilteringBoundLogger
 
 from maadd.pool.control_stream import read_message
-from maadd.pool.held_calls import (
-    CallEnd,
-    ForwardPermit,
-    HeldCalls,
-    OnPermit,
-    OnProgress,
-    PendingCall,
-)
+from maadd.pool.held_calls import CallEnd, HeldCalls, PendingCall, Terms
 from maadd.pool.policy import PoolPolicy
 from maadd.pool.snapshot import WorkerExit, now_text
 from maadd.pool.worker_handle import Listener, Stage
@@ -89,6 +82,7 @@ class RemoteWorker:
         self._log = log
         self.ended = asyncio.get_running_loop().create_future()
         self._reading: asyncio.Task[None] | None = None
+        self._letting_go: asyncio.Task[None] | None = None
 
     @classmethod
     async def attach(
@@ -143,26 +137,9 @@ class RemoteWorker:
 
     # -- calls ---------------------------------------------------------------------------
 
-    def dispatch(
-        self,
-        call: Call,
-        *,
-        is_write: bool,
-        deadline_ms: int,
-        on_progress: OnProgress | None = None,
-        on_permit: OnPermit | None = None,
-        forward_permit: ForwardPermit | None = None,
-    ) -> PendingCall:
+    def dispatch(self, call: Call, terms: Terms) -> PendingCall:
         """Hand a call over; OVERLOADED when the owner holds as many of ours as it may."""
-        message, pending = self.calls.prepare(
-            call,
-            0,
-            is_write=is_write,
-            deadline_ms=deadline_ms,
-            on_progress=on_progress,
-            on_permit=on_permit,
-            forward_permit=forward_permit,
-        )
+        message, pending = self.calls.prepare(call, 0, terms)
         if self.stage is Stage.ENDED:
             pending.settle(CallEnd.WITHDRAWN)
             return pending
@@ -235,6 +212,12 @@ class RemoteWorker:
                 self._writer.close()
             case Leaving():
                 self._leave()
+                if message.removed:
+                    self._letting_go = asyncio.create_task(self._let_go())
+
+    async def _let_go(self) -> None:
+        await self.calls.emptied()
+        self._writer.close()
 
     def _leave(self) -> None:
         if self.stage in (Stage.STARTING, Stage.READY):
@@ -244,6 +227,8 @@ class RemoteWorker:
     def _finish(self) -> None:
         if self.stage is Stage.ENDED:
             return
+        if self._letting_go is not None:
+            self._letting_go.cancel()
         self.stage = Stage.ENDED
         self.calls.lose_all()
         self.ended.set_result(None)
@@ -260,8 +245,10 @@ async def find_owner(
     log: FilteringBoundLogger,
 ) -> RemoteWorker | None:
     """The worker of the process that owns the directory `root`; None when nobody does, or when
-    its owner cannot be reached until `deadline` (monotonic seconds)."""
+    its owner cannot be reached until `deadline` (monotonic seconds) or has left only a worker."""
     while (owner := await asyncio.to_thread(read_owner, root)) is not None:
+        if owner.is_abandoned:
+            return None
         # An own worker of before may still be about to end.
         if owner.endpoint is not None and owner.endpoint != own_endpoint:
             worker = await RemoteWorker.attach(owner.endpoint, root, project, policy, listener, log)

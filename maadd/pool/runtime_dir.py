@@ -6,7 +6,7 @@ import contextlib
 import fcntl
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from maadd.config.runtime_path import CONTROL_SOCKET, FRONTS_AT_MOST, runtime_path
 from maadd.protocol.errors import MaadError
@@ -16,16 +16,23 @@ MAX_SOCKET_PATH = 107
 
 _LOCK = "lock"
 _WORKERS = "workers.sock"
+_SOCKET = ".sock"
 _FORK_SERVER = "listener-"
 
 
 class RuntimeDir:
     """A runtime directory held by this process until `release`."""
 
-    def __init__(self, path: str, lock_fd: int, target_fd: int | None) -> None:
+    def __init__(
+        self, path: str, folders: Sequence[str], lock_fd: int, target_fd: int | None
+    ) -> None:
         self.path = path
+        self._folders = folders
+        """What it consists of, from above; the last one is `path`."""
         self._lock_fd: int | None = lock_fd
         self._target_fd = target_fd
+        self._kept_fd = _keep_from_cleaners(path)
+        self._restored = 0
 
     @classmethod
     def claim(cls, target: str, environ: Mapping[str, str], *, beside: bool = False) -> RuntimeDir:
@@ -39,27 +46,67 @@ class RuntimeDir:
         """
         path = runtime_path(target, environ)
         _check_lengths(path)
-        if not environ.get("MAADD_RUNTIME_DIR"):
-            _make_private(os.path.dirname(path))
+        folders = [path] if environ.get("MAADD_RUNTIME_DIR") else [os.path.dirname(path), path]
+        _make_all_private(folders)
         path, lock_fd = _claim_first(path, FRONTS_AT_MOST if beside else 1)
+        if path != folders[-1]:
+            folders.append(path)
         try:
             target_fd = _lock_target(target, shared=beside)
         except MaadError:
             os.close(lock_fd)
             raise
-        claimed = cls(path, lock_fd, target_fd)
+        claimed = cls(path, folders, lock_fd, target_fd)
         claimed._sweep()
         return claimed
 
     @property
     def workers_endpoint(self) -> str:
         """The ZeroMQ endpoint that workers connect to."""
-        return "ipc://" + os.path.join(self.path, _WORKERS)
+        return "ipc://" + os.path.join(self.path, self._workers_name)
+
+    @property
+    def _workers_name(self) -> str:
+        # ZeroMQ may yet remove the socket it bound before, by its name.
+        return f"work-{self._restored % 100}.sock" if self._restored else _WORKERS
 
     @property
     def control_path(self) -> str:
         """The socket that takes commands of the command line."""
         return os.path.join(self.path, CONTROL_SOCKET)
+
+    @property
+    def is_intact(self) -> bool:
+        """Whether lock and sockets are where others look for them."""
+        names = (self._workers_name, CONTROL_SOCKET)
+        return self._has_lock and all(
+            os.path.exists(os.path.join(self.path, name)) for name in names
+        )
+
+    @property
+    def _has_lock(self) -> bool:
+        assert self._lock_fd is not None
+        with contextlib.suppress(OSError):
+            found = os.stat(os.path.join(self.path, _LOCK))
+            return os.path.samestat(found, os.fstat(self._lock_fd))
+        return False
+
+    def restore(self) -> None:
+        """Make the directory anew that somebody removed, or emptied. The sockets are to be bound
+        again, the one for workers under a new name.
+
+        The errors of `claim`; whatever another front has made there stays.
+        """
+        _make_all_private(self._folders)
+        if not self._has_lock:
+            lock_fd = _lock(os.path.join(self.path, _LOCK))
+            assert self._lock_fd is not None
+            os.close(self._lock_fd)
+            self._lock_fd = lock_fd
+        os.close(self._kept_fd)
+        self._kept_fd = _keep_from_cleaners(self.path)
+        self._restored += 1
+        self._sweep()
 
     def release(self) -> None:
         """Remove the sockets and give the directory up; safe to call twice."""
@@ -69,6 +116,7 @@ class RuntimeDir:
         # The lock file stays: removing it would let two fronts lock two files of one name.
         os.ftruncate(self._lock_fd, 0)
         os.close(self._lock_fd)
+        os.close(self._kept_fd)
         self._lock_fd = None
         if self._target_fd is not None:
             os.close(self._target_fd)
@@ -80,7 +128,7 @@ class RuntimeDir:
             return  # somebody cleaned up, and took the sockets too
         for name in names:
             # The fork server of a killed front leaves its socket behind, too.
-            if name in (_WORKERS, CONTROL_SOCKET) or name.startswith(_FORK_SERVER):
+            if name.endswith(_SOCKET) or name.startswith(_FORK_SERVER):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(self.path, name))
 
@@ -111,6 +159,19 @@ def _check_lengths(path: str) -> None:
                 f"the socket path {socket} has {length} bytes, the system allows "
                 f"{MAX_SOCKET_PATH}; set MAADD_RUNTIME_DIR to a shorter directory"
             )
+
+
+def _keep_from_cleaners(path: str) -> int:
+    """A descriptor whose lock keeps systemd-tmpfiles from taking the directory for forgotten."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with contextlib.suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return fd
+
+
+def _make_all_private(paths: Sequence[str]) -> None:
+    for path in paths:
+        _make_private(path)
 
 
 def _make_private(path: str) -> None:

@@ -23,7 +23,8 @@ from maadd.pool.runtime_dir import MAX_SOCKET_PATH
 from maadd.protocol.messages import WorkerConfig
 from maadd_worker.process.entry import PRELOADED, enter
 
-_STATUS_WAIT_S = 1.0
+_STATUS_WAIT_S = 5.0
+"""For the word of a fork server that is alive and slow; that one is gone is known at once."""
 _FORK_SERVER_SOCKET = "/listener-xxxxxxxx"
 
 
@@ -84,6 +85,8 @@ class Spawner:
         self._enter = program.enter
         # multiprocessing's table of children is no place for two threads at once.
         self._lock = threading.Lock()
+        self._former: list[int] = []
+        """Fork servers that nobody can reach any more, and that stay for their workers."""
         self._forks = "forkserver" in multiprocessing.get_all_start_methods()
         self._context: ForkServerContext | SpawnContext
         if self._forks:
@@ -112,17 +115,41 @@ class Spawner:
             process.start()
         return WorkerProcess(process, self._lock)
 
+    def renew(self) -> None:
+        """Where the fork server's socket was removed, have the next start launch another one.
+
+        The old one stays with its workers, whose exit codes it alone knows.
+        """
+        if self._forks:
+            with self._lock:
+                self._give_up_unreachable()
+
     def stop(self) -> None:
         """End the fork server; to be called when all workers have ended."""
         if self._forks:
             with self._lock:
-                # Not public. Without it the server ends by itself, but after this process.
-                server: Any = multiprocessing.forkserver._forkserver
+                self._give_up_unreachable()
+                server = _fork_server()
                 if server._forkserver_pid is not None:
                     # It may still be loading modules that nobody needs any more.
                     os.kill(server._forkserver_pid, signal.SIGTERM)
                 server._stop()
+                for pid in self._former:
+                    os.kill(pid, signal.SIGTERM)
+                    os.waitpid(pid, 0)
+                self._former.clear()
                 _process_settings().pop("tempdir", None)
+
+    def _give_up_unreachable(self) -> None:
+        server = _fork_server()
+        if server._forkserver_pid is None or os.path.exists(server._forkserver_address):
+            return
+        # Each worker has the other end open as well: the server ends with the last of them.
+        os.close(server._forkserver_alive_fd)
+        self._former.append(server._forkserver_pid)
+        server._forkserver_alive_fd = None
+        server._forkserver_address = None
+        server._forkserver_pid = None
 
     def _choose_socket_dir(self) -> None:
         """Keeps the fork server's socket out of the system's temporary directory.
@@ -131,6 +158,11 @@ class Spawner:
         """
         if len(os.fsencode(self._socket_dir + _FORK_SERVER_SOCKET)) <= MAX_SOCKET_PATH:
             _process_settings()["tempdir"] = self._socket_dir
+
+
+def _fork_server() -> Any:
+    # Not public. Without it the server ends by itself, but after this process.
+    return multiprocessing.forkserver._forkserver
 
 
 def _process_settings() -> dict[str, object]:

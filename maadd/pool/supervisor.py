@@ -101,6 +101,8 @@ class Supervisor:
         self.touched = time.monotonic()
         self.occupies_room = False
         """Whether it counts as a live worker."""
+        self.rebuilds = False
+        """Whether the next worker makes a missing index anew instead of refusing to serve."""
         self._surroundings = surroundings
         self._spawner = spawner
         self._policy = policy
@@ -260,6 +262,7 @@ class Supervisor:
             self._restarts.ready(time.monotonic())
             self._locked_until = None
             self._last_error = None
+            self.rebuilds = False
             self._become(State.READY)
         else:
             self._become(State.DRAINING)
@@ -314,9 +317,13 @@ class Supervisor:
         self._last_exit = end or self._last_exit
         if worker.failure is not None:
             return await self._refused(worker.failure)
+        self.rebuilds = self.rebuilds or worker.displaced
         if self._stopping or self._recycling:
             return self._recycling
-        if worker.said_goodbye and end is not None and end.code == 0:
+        if worker.displaced:
+            self._tell_resync()
+            return True
+        if worker.said_goodbye and end is not None and end.code in (0, None) and not end.signal:
             # Told to end by somebody else. A caller that waits has it started again.
             return False
         self.occupies_room = False
@@ -364,8 +371,11 @@ class Supervisor:
         if self._stopping:
             return self._recycling
         # What it had to tell at its end is not known here.
-        self.worker_event(Event(0, RESYNC, "", "", now_text(), "tool"))
+        self._tell_resync()
         return True
+
+    def _tell_resync(self) -> None:
+        self.worker_event(Event(0, RESYNC, "", "", now_text(), "tool"))
 
     async def _refused(self, errors: list[WireError]) -> bool:
         """The project could not be opened. True: the process that has it is to be found, or is a

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import signal
 import time
@@ -10,20 +11,14 @@ from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
 
-from maadd.pool.held_calls import (
-    CallEnd,
-    ForwardPermit,
-    HeldCalls,
-    OnPermit,
-    OnProgress,
-    PendingCall,
-)
+from maadd.pool.held_calls import CallEnd, HeldCalls, PendingCall, Terms
 from maadd.pool.policy import PoolPolicy
 from maadd.pool.router import PeerFull, PeerGone, Router
 from maadd.pool.snapshot import WorkerExit, now_text
 from maadd.pool.spawn import Spawner, WorkerProcess
 from maadd.protocol.errors import WireError
 from maadd.protocol.messages import (
+    EXIT_NOT_OPENED,
     Bye,
     Call,
     CallProgress,
@@ -87,14 +82,13 @@ class WorkerHandle:
         self.identity = config.wire_identity
         self.project = config.project
         self.stage = Stage.STARTING
-        self.calls = HeldCalls(
-            config.project, policy.worker_queue, log.bind(project=config.project)
-        )
         self.failure: list[WireError] | None = None
         """Why the project could not be opened, from the worker itself."""
         self.index_empty: int | None = None
         """Markdown files over an empty index, as found at the start."""
         self.said_goodbye = False
+        self.displaced = False
+        """Whether it left because its files were taken away."""
         self.pid: int | None = None
         self.started_at = now_text()
         self.last_heartbeat_at: str | None = None
@@ -113,6 +107,8 @@ class WorkerHandle:
         self._heard = time.monotonic()
         self._process: WorkerProcess | None = None
         self._stop_asked = False
+        self._farewell = asyncio.Event()
+        """Its last message is here."""
         self._collecting: asyncio.Task[None] | None = None
 
     # -- process -------------------------------------------------------------------------
@@ -194,10 +190,12 @@ class WorkerHandle:
     async def _collect(self, process: WorkerProcess) -> None:
         code = await asyncio.to_thread(process.collect)
         self._router.drain()
-        if not self.said_goodbye:
-            # Answers that were sent just before the end may still be on their way.
-            await asyncio.sleep(self._policy.last_words_s)
-            self._router.drain()
+        # Answers that were sent just before the end may still be on their way.
+        in_order = code in (0, EXIT_NOT_OPENED)
+        patience_s = self._policy.farewell_s if in_order else self._policy.last_words_s
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._farewell.wait(), patience_s)
+        self._router.drain()
         died_of = signal.Signals(-code).name if code is not None and code < 0 else None
         if died_of == "SIGKILL" and self.death is None and not self._stop_asked:
             self._log.error(
@@ -221,29 +219,12 @@ class WorkerHandle:
 
     # -- calls ---------------------------------------------------------------------------
 
-    def dispatch(
-        self,
-        call: Call,
-        *,
-        is_write: bool,
-        deadline_ms: int,
-        on_progress: OnProgress | None = None,
-        on_permit: OnPermit | None = None,
-        forward_permit: ForwardPermit | None = None,
-    ) -> PendingCall:
+    def dispatch(self, call: Call, terms: Terms) -> PendingCall:
         """Hand a call over; OVERLOADED when the worker holds as many as it may.
 
         A worker that turns out to be unreachable is killed and the call is WITHDRAWN.
         """
-        message, pending = self.calls.prepare(
-            call,
-            self._config.generation,
-            is_write=is_write,
-            deadline_ms=deadline_ms,
-            on_progress=on_progress,
-            on_permit=on_permit,
-            forward_permit=forward_permit,
-        )
+        message, pending = self.calls.prepare(call, self._config.generation, terms)
         try:
             self._router.send(self.identity, message)
         except PeerFull as error:
@@ -331,9 +312,12 @@ class WorkerHandle:
                     self._listener.worker_changed(self)
             case Failed():
                 self.failure = message.errors
+                self._farewell.set()
                 self._leave()
             case Bye():
                 self.said_goodbye = True
+                self.displaced = message.displaced
+                self._farewell.set()
                 if not message.clean:
                     self._log.warning("worker_left_recovery")
                 self._leave()

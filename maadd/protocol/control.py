@@ -116,7 +116,10 @@ class Lost(msgspec.Struct, frozen=True, tag="lost"):
 
 
 class Leaving(msgspec.Struct, frozen=True, tag="leaving"):
-    """This front takes no more calls; what it holds is answered yet."""
+    """This front takes no more calls; what it holds is answered yet. `removed`: of this project,
+    while others are served; the other side ends the connection."""
+
+    removed: bool = False
 
 
 Request = Status | Reload | SyncTokens | Attach

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from maadd.protocol.arguments.base import Arguments
+from maadd.protocol.arguments.read import SemanticSearchArgs
 from maadd.protocol.tools import ToolSpec
 
 _CONTENT = frozenset({"body", "appendBody", "expected", "value", "query", "contains", "message"})
@@ -36,6 +37,15 @@ def project_arguments(spec: ToolSpec, arguments: Arguments) -> dict[str, Any]:
         confirmed = getattr(arguments, "confirm", None) is True
         projected["confirm_mode"] = "confirmed" if confirmed else "dry_run"
     return projected
+
+
+def search_members(arguments: Arguments) -> dict[str, Any]:
+    """What the log tells of a search of bodies: how it was asked, never for what (spec 02 §1.8);
+    empty for any other call."""
+    if not isinstance(arguments, SemanticSearchArgs):
+        return {}
+    scoped = arguments.doc_type is not None or arguments.filters is not None
+    return {"mode": arguments.mode, "k": arguments.k, "scoped": scoped}
 
 
 def _projection(name: str, value: Any) -> dict[str, Any]:

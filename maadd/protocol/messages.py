@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from maadd.protocol.errors import WireError
+from maadd.protocol.ownership import Server
 
 
 class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -105,6 +106,8 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     control_endpoint: str | None
     history: HistorySettings
     settings: WorkerSettings
+    server: Server | None = None
+    """Whom it works for."""
 
     @property
     def wire_identity(self) -> bytes:
@@ -125,6 +128,10 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     index_empty: int | None = None
     """How many Markdown files lie under the registered paths of an empty index (spec 01 §14.6);
     all calls but `maad_reindex` answer INDEX_EMPTY then."""
+
+
+EXIT_NOT_OPENED = 3
+"""Exit code of a worker that could not open its project; it has sent `Failed`."""
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
@@ -293,9 +300,11 @@ class Drain(msgspec.Struct, frozen=True, tag="drain"):
 
 
 class Bye(msgspec.Struct, frozen=True, tag="bye"):
-    """Worker to front: everything accepted is answered; the process exits now."""
+    """Worker to front: everything accepted is answered; the process exits now. `displaced`: its
+    files were taken away, and the next worker is to make a missing index anew."""
 
     clean: bool
+    displaced: bool = False
 
 
 ToFront = (

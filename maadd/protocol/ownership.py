@@ -1,8 +1,8 @@
 """Who owns a project: the lock file `_backend/lock` as every process reads it (spec 01 §1.1).
 
-It holds one line of JSON, `{"pid", "endpoint"}`, and is never deleted. The kernel's lock alone
-says who owns the project: it ends with its process, however that died, so a line left in the
-file proves nothing.
+It holds one line of JSON, `Owner`, and is never deleted. The kernel's lock alone says who owns
+the project: it ends with its process, however that died, so a line left in the file proves
+nothing.
 """
 
 from __future__ import annotations
@@ -14,16 +14,111 @@ import time
 
 import msgspec
 
+from maadd.protocol.process_identity import (
+    ProcessIdentity,
+    identify,
+    is_gone,
+    is_stopped,
+    this_realm,
+)
+
 LOCK_PATH = "_backend/lock"
 _HANDOVER_S = 0.05
 _PROBE_S = 0.005
 
 
+class Server(msgspec.Struct, frozen=True):
+    """Whom a worker works for: a daemon, a stdio server, or a command that works for itself.
+
+    `serves` is an instance file or a project folder, `since` a time in ISO 8601; `started` as of
+    ProcessIdentity, None where the system does not tell.
+    """
+
+    pid: int
+    started: int | None
+    kind: str
+    serves: str
+    since: str
+
+    @property
+    def advice(self) -> str:
+        """What to do for somebody who needs the project and cannot ask this server."""
+        if is_stopped(self.pid):
+            return f"it is stopped: `kill -CONT {self.pid}` lets it go on"
+        if self.kind == COMMAND:
+            return "wait until it is done, or end it"
+        if self.kind == STDIO_SERVER:
+            return "end the program that started it, or use the project through that"
+        return "send the request to that server, or stop it"
+
+    def __str__(self) -> str:
+        # The name alone: where things lie on the disk is no business of distant callers.
+        name = os.path.basename(self.serves)
+        return f"the {self.kind} of {name} (process {self.pid}, since {self.since})"
+
+
+COMMAND = "command"
+STDIO_SERVER = "stdio server"
+
+
+def this_server(kind: str, serves: str, since: str) -> Server:
+    """This process, as a server."""
+    pid = os.getpid()
+    itself = identify(pid)
+    return Server(pid, None if itself is None else itself.started, kind, serves, since)
+
+
 class Owner(msgspec.Struct, frozen=True):
-    """Who holds a project: process id and control socket, each None when not known."""
+    """Who holds a project: the process that has the lock, the control socket of its server, and
+    that server; each None when not known. `started` and `realm` as of ProcessIdentity."""
 
     pid: int | None = None
     endpoint: str | None = None
+    started: int | None = None
+    realm: str | None = None
+    server: Server | None = None
+
+    @property
+    def process(self) -> ProcessIdentity | None:
+        """The process that has the lock."""
+        return self._identity(self.pid, self.started)
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the server is gone for sure, so that its worker works for nobody."""
+        if self.server is None or self.server.pid == self.pid:
+            return False
+        server = self._identity(self.server.pid, self.server.started)
+        return server is not None and is_gone(server)
+
+    @property
+    def server_pid(self) -> int | None:
+        """The process to turn to: the server, or who has the lock where that is not known."""
+        return self.pid if self.server is None else self.server.pid
+
+    @property
+    def advice(self) -> str:
+        """What to do for somebody who needs the project and cannot ask its server."""
+        if self.server is None:
+            return "stop the server it belongs to, or send the request to that server"
+        return self.server.advice
+
+    def __str__(self) -> str:
+        if self.server is not None:
+            return str(self.server)
+        return "another process" if self.pid is None else f"process {self.pid}"
+
+    def _identity(self, pid: int | None, started: int | None) -> ProcessIdentity | None:
+        if pid is None or started is None or self.realm is None:
+            return None
+        return ProcessIdentity(pid, started, self.realm)
+
+
+def this_owner(endpoint: str | None, server: Server | None) -> Owner:
+    """This process, as the one that has the lock."""
+    itself = identify(os.getpid())
+    started = None if itself is None else itself.started
+    return Owner(os.getpid(), endpoint, started, this_realm(), server)
 
 
 def acquire_flock(
@@ -86,3 +181,16 @@ def last_owner(root: str) -> Owner:
             return msgspec.json.decode(file.read(4096), type=Owner)
     except (OSError, msgspec.MsgspecError):
         return Owner()
+
+
+def lock_holders(path: str) -> list[int]:
+    """The processes that hold a `flock` on the file, 0 for one that the kernel does not name.
+
+    Raises FileNotFoundError when there is no such file.
+    """
+    status = os.stat(path)
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    with open("/proc/locks", encoding="ascii") as table:
+        rows = [line.split() for line in table]
+    # A lock that somebody waits for stands there as `-> FLOCK`.
+    return [max(0, int(row[4])) for row in rows if row[1] == "FLOCK" and row[5] == device]

@@ -92,7 +92,7 @@ class HttpApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        reply = Reply(send)
+        reply = Reply(scope, send)
         try:
             await self._route(scope, receive, reply)
         except RefusedError as refused:

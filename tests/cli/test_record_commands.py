@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from maadd_worker.disk.owner_lock import OwnerLock
+
 OWNER = """
 import sys
 from maadd_worker.disk.owner_lock import OwnerLock
@@ -199,11 +201,22 @@ def test_an_owner_elsewhere_is_named_with_the_next_step(run: Any, project: Path)
         done = run("get", "nt-tide")
     assert done.code == 1
     assert (
-        f"PROJECT_LOCKED: the project is open in process {pid}, and it takes no commands;"
-        in done.err
-    )
-    assert "try again" in done.err
+        f"PROJECT_LOCKED: the project is open in process {pid}; stop the server it belongs to, "
+        "or send the request to that server (it takes no commands)"
+    ) in " ".join(done.err.split())
     assert run("get", "nt-tide").code == 0
+
+
+def test_a_project_that_servers_only_read_is_read_with_them(run: Any, project: Path) -> None:
+    # Readers write nothing of themselves into the lock, so that their server is not found.
+    reader = OwnerLock.acquire(str(project), None, read_only=True)
+    done = run("get", "nt-tide", "--json")
+    assert done.code == 0, done.err
+    done = run("reindex")
+    assert done.code == 1
+    assert "PROJECT_READ_ONLY" in done.err
+    reader.release()
+    assert run("reindex").code == 0
 
 
 def test_a_broken_model_shows_where(run: Any, project: Path) -> None:

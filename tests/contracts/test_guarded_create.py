@@ -522,6 +522,7 @@ def test_a_published_document_stays_when_it_cannot_be_indexed(open_host: OpenHos
             "writeOutcome": "unknown_reconcile",
         }.items()
     )
+    assert "maad_reindex" in error["details"]["recoveryHint"]
     assert (host.root / "memos/me-1.md").exists()
 
 

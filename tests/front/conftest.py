@@ -77,6 +77,7 @@ class Bench:
             log=self.log,
             audit=self.audit,
             notifier=ServiceNotifier(None, None),
+            on_change=lambda: None,
         )
 
     def declare(self, *projects: str, name: str = "office") -> None:

@@ -97,8 +97,11 @@ class HeldEngine:
     def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
         self._report = report
 
-    def connect_log(self, warn: Callable[..., None]) -> None:
+    def connect_log(self, warn: Callable[..., None], info: Callable[..., None]) -> None:
         self.warn = warn
+
+    def lost(self) -> str | None:
+        return None
 
     def poll_events(self) -> list[Event]:
         return []

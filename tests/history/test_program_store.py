@@ -7,6 +7,7 @@ import pygit2
 import pytest
 
 from maadd_worker.history.choice import choose_store
+from maadd_worker.history.command import GitResult, run_git
 from maadd_worker.history.git_dir import locate
 from maadd_worker.history.outcome import GitFailure
 from maadd_worker.history.program_store import ProgramStore
@@ -114,6 +115,31 @@ def test_hooks_run_and_may_rewrite_the_message(hooked, change, commit):
     [done] = commit(hooked.store(), change("a.md"))
     assert "Seen-By: hook" in hooked.git("log", "-1", "--format=%B")
     assert done.sha == hooked.head()
+
+
+@pytest.mark.parametrize(
+    ("step", "answer", "code"),
+    [
+        (("add",), GitResult(128, b"", b"fatal: no"), "GIT_ADD_FAILED"),
+        (("diff",), GitResult(129, b"", b"fatal: no"), "GIT_STATUS_FAILED"),
+        (("commit",), GitResult(128, b"", b"fatal: no"), "GIT_COMMIT_FAILED"),
+        (("rev-parse", "--verify"), GitResult(0, b"", b""), "GIT_COMMIT_EMPTY"),
+    ],
+)
+def test_each_step_that_fails_has_its_code(hooked, change, monkeypatch, step, answer, code):
+    def run(root, arguments, **options):
+        if tuple(arguments[: len(step)]) == step:
+            return answer
+        return run_git(root, arguments, **options)
+
+    monkeypatch.setattr("maadd_worker.history.program_store.run_git", run)
+    hooked.write("a.md")
+    store = hooked.store()
+    [done] = store.commit([change("a.md")], timeout_s=20)
+    assert done.failure is not None
+    assert done.failure.code == code
+    # What was not committed is not left in the index.
+    assert hooked.status() == ("" if code == "GIT_COMMIT_EMPTY" else "?? a.md\n")
 
 
 def test_without_the_wish_no_hook_runs(project, change, commit):

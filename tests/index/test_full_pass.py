@@ -133,6 +133,42 @@ def test_broken_files_are_diagnosed_one_by_one(project):
     assert report.view()["errors"][0]["location"]["file"] == "work/tasks/colon.md"
 
 
+def test_one_broken_file_among_many_is_named_with_its_place(project):
+    fill(project, 100)
+    project.write(
+        "work/tasks/tab.md", "---\ndoc_id: tsk-t\ndoc_type: task\ntitle: x\n\tnote: y\n---\n"
+    )
+    report = project.run()
+    assert report.indexed == 101
+    [error] = report.errors
+    assert (error.location.file, error.location.line, error.location.col) == (
+        "work/tasks/tab.md", 5, 1,
+    )  # fmt: skip
+
+
+def test_many_files_without_a_type_or_an_id_are_diagnosed_each(project):
+    for number in range(150):
+        project.write(f"work/tasks/t{number:03}.md", f"---\ndoc_id: tsk-{number}\ndoc_type:\n---\n")
+        project.write(f"work/tasks/i{number:03}.md", "---\ndoc_id:\ndoc_type: task\ntitle:\n---\n")
+    project.member("mbr-x")
+    for _ in range(2):
+        codes = [error.code for error in project.run().errors]
+        assert codes == ["INVALID_DOC_ID"] * 150 + ["UNKNOWN_TYPE"] * 150
+        assert project.ids() == ["mbr-x"]
+
+
+def test_names_that_differ_by_case_or_normalization_only_are_different_records(project):
+    names = ("note", "Note", "caf\u00e9", "cafe\u0301")
+    for number, name in enumerate(names):
+        project.task(f"tsk-{number}", path=f"work/tasks/{name}.md")
+    for _ in range(2):
+        assert project.run(force=True).errors == ()
+        assert project.ids() == ["tsk-0", "tsk-1", "tsk-2", "tsk-3"]
+    os.unlink(project.path / "work/tasks/cafe\u0301.md")
+    assert project.run().pruned == 1
+    assert project.ids() == ["tsk-0", "tsk-1", "tsk-2"]
+
+
 def test_two_files_with_one_id_give_one_error_and_the_first_stays(project):
     project.task("tsk-a", path="work/tasks/a.md")
     project.task("tsk-a", path="work/tasks/b.md", state="done")

@@ -82,6 +82,7 @@ class Bench:
 
     def __init__(self, settings: Settings) -> None:
         self.now = 100.0
+        self.logged: list[dict[str, Any]] = []
         self.worker = Worker()
         project = ProjectConfig(
             "fleet", "/srv/fleet", Role.ADMIN, None, HistorySettings("feed", None, "inferred")
@@ -89,7 +90,7 @@ class Bench:
         instance = Instance("office", "synthetic", None, "/srv", {"fleet": project})
         log = structlog.wrap_logger(
             None,
-            processors=[_drop],
+            processors=[self._note],
             wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         )
         self.limiter = Limiter(
@@ -132,6 +133,10 @@ class Bench:
             session_id, transport="http", notices=NoticeQueue(4), token=token
         )
 
+    def _note(self, _logger: object, _level: str, event: Any) -> Any:
+        self.logged.append(dict(event))
+        raise structlog.DropEvent
+
     @staticmethod
     def lowered_binding() -> Binding:
         """The binding of a session that asked for no more than to read."""
@@ -152,10 +157,6 @@ class Bench:
     def error(self, tool: str, **args: Any) -> Any:
         """The first error of a call that must fail."""
         return self.call(tool, **args)["errors"][0]
-
-
-def _drop(_logger: object, _level: str, _event: dict[str, Any]) -> Any:
-    raise structlog.DropEvent
 
 
 @pytest.fixture

@@ -98,8 +98,15 @@ def test_a_replay_gives_back_what_it_had_paid(make_bench: Any) -> None:
         ("maad_delete_where", {"docType": "ship", "filters": {}, "confirm": True}, None),
         ("maad_purge_soft_deleted", {"confirm": True}, None),
         ("maad_reindex", {"force": True}, None),
+        ("maad_update", {"docId": "shp-a", "fields": {"a": 1}}, None),
+        ("maad_repair_where", {"docType": "ship", "repairTypes": ["fix_schema_drift"],
+                               "confirm": True}, None),
+        ("maad_reload", {}, None),
+        ("maad_flush", {}, None),
+        ("maad_backup", {"label": "x"}, None),
+        ("maad_instructions", {"action": "refresh", "dryRun": False}, None),
     ],
-)
+)  # fmt: skip
 def test_a_server_in_dry_run_only_tells(
     make_bench: Any, tool: str, args: dict[str, Any], shown: dict[str, Any] | None
 ) -> None:
@@ -132,6 +139,14 @@ def test_what_changes_nothing_runs_normally(
     bench.worker.answers = [Reply("", ok=True, body=b'{"dryRun":true}')]
     assert bench.call(tool, **args) == {"ok": True, "data": {"dryRun": True}}
     assert bench.worker.calls[0].dry_run is False
+
+
+def test_a_dry_run_is_judged_and_charged_like_a_write(make_bench: Any) -> None:
+    bench = make_bench(dry_run=True, bulk_max_items=2, rl_writes_per_sec=1)
+    error = bench.error("maad_bulk_create", **items("maad_bulk_create", 3))
+    assert error["code"] == "BULK_LIMIT_EXCEEDED"
+    assert bench.call("maad_delete", docId="shp-a")["dryRun"] is True
+    assert bench.error("maad_delete", docId="shp-a")["details"]["reason"] == "writes_per_sec"
 
 
 def test_a_replay_is_a_replay_also_in_dry_run(make_bench: Any) -> None:

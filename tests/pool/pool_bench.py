@@ -10,6 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import small_engine
@@ -163,6 +164,7 @@ async def opened_bench(
     projects_dir: Path,
     policy: PoolPolicy = QUICK,
     settings: WorkerSettings | None = None,
+    log: Any = None,
 ) -> AsyncIterator[Bench]:
     runtime = RuntimeDir.claim(runtime_dir, {"MAADD_RUNTIME_DIR": runtime_dir})
     bench = Bench(projects_dir)
@@ -173,7 +175,7 @@ async def opened_bench(
         settings=settings or WorkerSettings(worker_queue=policy.worker_queue),
         policy=policy,
         on_event=lambda project, event: bench.events.append((project, event)),
-        log=structlog.get_logger(),
+        log=log or structlog.get_logger(),
         program=WorkerProgram(small_engine.enter, ("maadd_worker.process.main",)),
     )
     await bench.pool.start()

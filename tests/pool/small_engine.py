@@ -20,6 +20,7 @@ import zmq
 
 from maadd.protocol.errors import MaadError, MaadErrors
 from maadd.protocol.messages import (
+    Bye,
     Call,
     CallProgress,
     Cancel,
@@ -241,11 +242,14 @@ class SmallEngine:
     def connect_progress(self, report: Callable[[CallProgress], None]) -> None:
         self._report = report
 
-    def connect_log(self, warn: Callable[..., None]) -> None:
+    def connect_log(self, warn: Callable[..., None], info: Callable[..., None]) -> None:
         self.warn = warn
 
     def forget_session(self, session_id: str) -> None:
         append(self.root, "forgotten", session_id)
+
+    def lost(self) -> str | None:
+        return None
 
     def poll_events(self) -> list[Event]:
         events, self._events = self._events, []
@@ -303,6 +307,9 @@ def _answers_cancel(config: WorkerConfig) -> None:
             case Cancel(request_id):
                 socket.send(encode(Reply(request_id, True, b'"late"')))
             case Drain():
+                socket.send(encode(Bye(clean=True)))
+                socket.close()
+                socket.context.term()
                 return
 
 

@@ -7,16 +7,19 @@ import contextlib
 import json
 import os
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
 from pool_bench import QUICK, Bench, call_of, error_of, open_fifo, until
 
 from maadd.pool.calls import _lost, _timed_out
+from maadd.pool.held_calls import Terms
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import WorkerSettings
 
 OpenBench = Callable[..., contextlib.AbstractAsyncContextManager[Bench]]
+LogInto = Callable[[list[dict[str, Any]]], Any]
 
 
 async def test_a_call_travels_to_the_projects_worker_and_back(open_bench: OpenBench) -> None:
@@ -122,16 +125,17 @@ async def test_the_worker_ends_a_read_at_its_deadline_by_itself(open_bench: Open
         project = bench.project()
         await bench.pool.ensure_ready(project, 20)
         worker = next(iter(bench.pool._workers.values()))
-        pending = worker.dispatch(call_of("wait"), is_write=False, deadline_ms=40)
+        pending = worker.dispatch(call_of("wait"), Terms(is_write=False, deadline_ms=40))
         reply = await pending.outcome
         assert (reply.ok, reply.error_code) == (False, "REQUEST_TIMEOUT")
         assert json.loads(reply.body)[0]["details"] == {"tool": "wait", "limitMs": 40}
 
 
 async def test_a_write_that_waits_is_withdrawn_and_one_in_hand_is_to_be_reconciled(
-    open_bench: OpenBench,
+    open_bench: OpenBench, log_into: LogInto
 ) -> None:
-    async with open_bench() as bench:
+    told: list[dict[str, Any]] = []
+    async with open_bench(log=log_into(told)) as bench:
         project = bench.project()
         fifo = project.fifo("hold")
         ends: list[str] = []
@@ -160,6 +164,15 @@ async def test_a_write_that_waits_is_withdrawn_and_one_in_hand_is_to_be_reconcil
         await asyncio.to_thread(open_fifo, fifo)
         await until(lambda: bench.pool.in_flight() == 0)
         assert ends == ["waiting", "in hand"]
+        # Only what went on behind its answer is logged when it ends.
+        [overrun] = [line for line in told if line["event"] == "tool_call_overrun"]
+        assert {name: overrun[name] for name in ("level", "tool", "limit_ms", "error")} == {
+            "level": "warning",
+            "tool": "put",
+            "limit_ms": 300,
+            "error": None,
+        }
+        assert overrun["request_id"]
         assert (await write("last", 20)).ok
         assert project.lines("written") == ["in hand", "last"]
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -191,3 +192,67 @@ def test_a_directory_that_somebody_removed_is_given_up_all_the_same(short_dir: s
     shutil.rmtree(claimed.path)
     claimed.release()
     RuntimeDir.claim(short_dir, {"MAADD_RUNTIME_DIR": f"{short_dir}/run"}).release()
+
+
+def test_a_removed_directory_is_made_again_and_is_still_this_fronts(short_dir: str) -> None:
+    environ = {"XDG_RUNTIME_DIR": short_dir}
+    first = RuntimeDir.claim("/srv/x", environ)
+    second = RuntimeDir.claim("/srv/x", environ, beside=True)
+    for runtime in (first, second):
+        bind_sockets(runtime)
+        assert runtime.is_intact
+    shutil.rmtree(os.path.join(short_dir, "maadd"))
+    for runtime in (first, second):
+        assert not runtime.is_intact
+        runtime.restore()
+        # ZeroMQ removes a socket by its name, and may do so late.
+        assert runtime.workers_endpoint == f"ipc://{runtime.path}/work-1.sock"
+        bind_sockets(runtime)
+        assert runtime.is_intact
+        assert stat.S_IMODE(os.stat(runtime.path).st_mode) == 0o700
+        assert Path(runtime.path, "lock").read_text() == f"{os.getpid()}\n"
+    assert refusal("/srv/x", environ).code == "PROJECT_LOCKED"
+    for runtime in (second, first):
+        runtime.release()
+        assert set(os.listdir(runtime.path)) <= {"lock", "2"}
+
+
+def bind_sockets(runtime: RuntimeDir) -> None:
+    for path in (runtime.workers_endpoint.removeprefix("ipc://"), runtime.control_path):
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(path)
+
+
+@pytest.mark.parametrize("name", ["lock", "workers.sock", "control.sock"])
+def test_each_part_of_the_directory_is_missed(short_dir: str, name: str) -> None:
+    runtime = RuntimeDir.claim("/srv/x", {"MAADD_RUNTIME_DIR": short_dir})
+    bind_sockets(runtime)
+    os.unlink(os.path.join(short_dir, name))
+    assert not runtime.is_intact
+    runtime.restore()
+    bind_sockets(runtime)
+    assert runtime.is_intact
+    runtime.release()
+
+
+def test_a_directory_that_another_front_has_taken_since_is_left_to_it(short_dir: str) -> None:
+    environ = {"MAADD_RUNTIME_DIR": short_dir + "/run"}
+    first = RuntimeDir.claim("/srv/x", environ)
+    shutil.rmtree(first.path)
+    other = RuntimeDir.claim("/srv/y", environ)
+    with pytest.raises(MaadError, match="PROJECT_LOCKED"):
+        first.restore()
+    assert Path(other.path, "lock").read_text()
+    other.release()
+    first.restore()
+    first.release()
+
+
+def test_what_cleans_up_finds_the_directory_in_use(short_dir: str) -> None:
+    runtime = RuntimeDir.claim("/srv/x", {"MAADD_RUNTIME_DIR": short_dir})
+    fd = os.open(short_dir, os.O_RDONLY)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    runtime.release()
+    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(fd)

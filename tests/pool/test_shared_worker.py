@@ -324,6 +324,25 @@ async def test_an_owner_that_leaves_answers_what_it_has_and_gets_no_more(
         assert pair.project.lines("written") == ["held", "later"]
 
 
+async def test_a_project_that_its_owner_serves_no_more_is_taken_over_without_a_call(
+    short_dir: str, other_dir: str, tmp_path: Path
+) -> None:
+    async with paired(short_dir, other_dir, tmp_path) as pair:
+        await pair.pid()
+        hold = pair.project.fifo("hold")
+        held = asyncio.create_task(pair.second.write(pair.project, "put", after=hold))
+        await until(lambda: pair.project.lines("written"))
+        pair.owner.give_up_lock()
+        pair.owner.send(Leaving(removed=True))
+        await until(lambda: pair.second.pool.snapshot(pair.project).state == "draining")
+        assert len(pair.project.lines("starts")) == 1
+        await asyncio.to_thread(open_fifo, hold)
+        assert (await held).ok
+        await until(lambda: len(pair.project.lines("starts")) == 2)
+        assert pair.second.pool.snapshot(pair.project).restarts == 0
+        assert RESYNC in [event.action for _, event in pair.second.events]
+
+
 async def test_a_write_past_its_time_is_given_up_with_the_workers_word(
     short_dir: str, other_dir: str, tmp_path: Path
 ) -> None:

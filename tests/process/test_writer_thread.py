@@ -71,17 +71,20 @@ class NeverSettles(SmallEngine):
         raise RuntimeError("a secret text")
 
 
-class FailsToCommit(SmallEngine):
-    def connect_log(self, warn: Callable[..., None]) -> None:
+class Tells(SmallEngine):
+    def connect_log(self, warn: Callable[..., None], info: Callable[..., None]) -> None:
         warn("commit_failed", code="GIT_COMMIT_FAILED", file_count=1)
+        info("doc_id_changed_in_place", doc_id="nte-2")
 
 
-def test_the_engine_logs_warnings_through_the_worker(tmp_path: Path) -> None:
-    thread = Thread(tmp_path, FailsToCommit)
+def test_the_engine_logs_through_the_worker(tmp_path: Path) -> None:
+    thread = Thread(tmp_path, Tells)
     assert thread.end()
-    (line,) = thread.logged()
-    assert (line["level"], line["msg"]) == (40, "commit_failed")
-    assert (line["project"], line["code"], line["file_count"]) == ("notes", "GIT_COMMIT_FAILED", 1)
+    (warning, information) = thread.logged()
+    assert (warning["level"], warning["msg"]) == (40, "commit_failed")
+    assert (warning["project"], warning["code"]) == ("notes", "GIT_COMMIT_FAILED")
+    assert warning["file_count"] == 1
+    assert (information["level"], information["msg"]) == (30, "doc_id_changed_in_place")
 
 
 def test_a_group_that_holds_the_writer_for_long_is_logged(tmp_path: Path) -> None:

@@ -28,6 +28,8 @@ def test_the_summary_counts_live_records_and_edges(yard):
     }  # fmt: skip
     assert [entry["type"] for entry in data["types"]] == ["asset", "work_order", "vendor", "note"]
     assert data["totalDocuments"] == 7
+    assert data["totalObjects"] == 6 + 6 + 5 + 2 + 1
+    assert data["lastIndexedAt"] == yard.reader.find("ven-2").indexed_at
     assert data["totalRelationships"] == 1
     assert data["warnings"] == {"brokenRefs": 2, "validationErrors": 1, "partialDocs": 0}
     assert (data["emptyProject"], data["bootstrapHint"], data["readOnly"]) == (False, None, False)
@@ -61,7 +63,12 @@ def test_describe_shows_registry_and_inventory(yard):
     assert data["registryTypes"][0] == {
         "type": "asset", "path": "assets", "idPrefix": "ast", "schema": "asset.v2", "docCount": 6,
     }  # fmt: skip
-    assert data["extractionPrimitives"][:2] == ["entity", "date"]
+    assert data["extractionPrimitives"] == [
+        "entity", "date", "duration", "amount", "measure", "quantity", "percentage", "location",
+        "identifier", "contact", "media",
+    ]  # fmt: skip
+    assert data["totalDocuments"] == 7
+    assert data["lastIndexedAt"] == yard.reader.find("ven-2").indexed_at
     assert data["subtypeInventory"][0] == {
         "primitive": "entity", "subtype": "name", "count": 7, "topValues": ["N", "W"],
     }  # fmt: skip
@@ -69,7 +76,38 @@ def test_describe_shows_registry_and_inventory(yard):
     assert person == {
         "primitive": "entity", "subtype": "person", "count": 5, "topValues": ["Ada"],
     }  # fmt: skip
-    assert data["capabilities"]["relationshipPaths"]["caps"]["maxPaths"] == 50
+    assert data["capabilities"] == {
+        "relationshipPaths": {
+            "tool": "maad_relationship_paths",
+            "contractVersion": 1,
+            "defaults": {"maxDepth": 2, "maxNodes": 50, "maxEdges": 100, "maxPaths": 25},
+            "caps": {"maxDepth": 4, "maxNodes": 100, "maxEdges": 200, "maxPaths": 50},
+            "defaultExtractionKinds": ["ref"],
+        },
+        "semantic": {"enabled": False, "vectors": False, "modes": []},
+    }
+
+
+def test_the_inventory_holds_twenty_kinds_of_five_values_in_one_order(project):
+    kinds = " ".join(f"[[kind{number:02}:same|x]]" for number in range(25))
+    values = " ".join(f"[[busy:v{number}|x]]" for number in (5, 4, 3, 2, 1, 0, 5))
+    project.record("vendor", "ven-1", f"{kinds}\n{values}\n")
+    project.reindex()
+
+    inventory = project.call("describe").data["subtypeInventory"]
+
+    assert inventory[0] == {
+        "primitive": "entity", "subtype": "busy", "count": 7,
+        "topValues": ["v5", "v0", "v1", "v2", "v3"],
+    }  # fmt: skip
+    assert [one["subtype"] for one in inventory[1:]] == [f"kind{n:02}" for n in range(19)]
+
+
+def test_the_summary_counts_records_that_are_not_whole(project):
+    project.settings = msgspec.structs.replace(project.settings, max_doc_annotations=1)
+    project.record("asset", "ast-1", "[[person:A|a]] [[person:B|b]]", name="N")
+    project.reindex()
+    assert project.call("summary").data["warnings"]["partialDocs"] == 1
 
 
 def test_a_schema_is_shown_as_agents_need_it(project):
@@ -87,10 +125,31 @@ def test_a_schema_is_shown_as_agents_need_it(project):
     assert fields["assets"]["type"] == "list of ref -> asset"
     assert fields["sizes"]["type"] == "list of number"
     assert "EUR" in fields["cost"]["format"] or "USD" in fields["cost"]["format"]
+    assert list(fields) == [
+        "title", "status", "asset", "assets", "cost", "hours", "sizes", "labels", "due",
+    ]  # fmt: skip
+    assert "displayPrecision" not in fields["due"]
     assert (fields["due"]["storePrecision"], fields["due"]["onCoarser"]) == ("day", "warn")
     assert data["templateHeadings"] == [{"level": 2, "text": "Findings"}]
     assert "doc_id" not in fields
     assert "templateHeadings" not in project.call("schema", docType="asset").data
+
+
+def test_formats_and_precisions_of_a_schema_are_shown_as_declared(project):
+    schema = (project.path / "_schema/work_order.v1.yaml").read_text()
+    schema = schema.replace("cost: {type: amount", "cost: {type: amount, format: whole euros")
+    project.write(
+        "_schema/work_order.v1.yaml", schema.replace("warn}", "error, display_precision: month}")
+    )
+    project.reload_model()
+    fields = {
+        field["name"]: field
+        for field in project.call("schema", docType="work_order").data["fields"]
+    }
+
+    assert fields["cost"]["format"] == "whole euros"
+    assert (fields["due"]["format"], fields["due"]["displayPrecision"]) == ("loose", "month")
+    assert fields["due"]["onCoarser"] == "error"
 
 
 def test_a_type_without_schema_is_told_from_an_unknown_one(project):

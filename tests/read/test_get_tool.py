@@ -174,6 +174,10 @@ def test_full_shows_fifty_objects_and_counts_all(project):
 
     data = project.call("get", docId="wo-1", depth="full").data
 
+    assert list(data) == [
+        "docId", "docType", "version", "updatedAt", "frontmatter", "resolvedRefs", "objects",
+        "objectsTotal", "related", "latestNote", "contentHash",
+    ]  # fmt: skip
     assert data["objectsTotal"] == 71
     assert len(data["objects"]) == 50
     assert data["objects"][1]["value"] == "Lind 00"
@@ -200,6 +204,15 @@ def test_a_referenced_record_that_is_broken_is_left_unresolved(project):
     project.write("vendors/ven-1.md", "---\nname: [\n---\n")
 
     assert project.call("get", docId="ast-1", depth="full").data["resolvedRefs"] == {}
+
+
+def test_full_says_when_the_file_has_changed_since(order):
+    order.record("work_order", "wo-7", title="Other", status="open")
+
+    answer = order.call("get", docId="wo-7", depth="full")
+
+    assert answer.data["frontmatter"]["title"] == "Other"
+    assert answer.codes == ["INDEX_STALE"]
 
 
 def test_the_latest_note_is_the_one_committed_last(repository):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from maadd.protocol.errors import MaadError
@@ -292,3 +294,18 @@ def test_today_begins_at_midnight_and_lasts_to_the_end_of_the_day(repository):
     assert len(repository.call("audit", since="Today", until="today").data) == 1
     assert repository.call("audit", until="yesterday").data == []
     assert len(repository.call("audit", since="2 weeks ago").data) == 1
+
+
+def test_reads_of_the_history_leave_no_child_and_no_descriptor(yard):
+    """Known trap 25."""
+
+    def kept():
+        with open(f"/proc/self/task/{os.getpid()}/children") as children:
+            return len(os.listdir("/proc/self/fd")), children.read()
+
+    yard.call("history", docId="wo-1")
+    before = kept()
+    for _ in range(5):
+        yard.call("history", docId="wo-1", limit=1)
+        yard.call("audit", docType="work_order")
+    assert kept() == before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from maadd.protocol.arguments import RelationshipPathsArgs
@@ -185,6 +187,28 @@ def test_several_edges_between_two_records_give_several_paths(graph):
 
     assert paths(data) == ["m b", "m b"]
     assert [path["edgeIds"] for path in data["paths"]] == [["edge-0001"], ["edge-0002"]]
+
+
+def test_neighbours_are_ordered_by_code_units_and_equal_edges_count_once(graph):
+    schema = SCHEMA.replace(
+        "  beta:", "  many: {type: list, item_type: ref, target: node}\n  beta:"
+    )
+    graph.write("_schema/node.v1.yaml", schema)
+    graph.reload_model()
+    # As a code point the first is smaller, as UTF-16 the second.
+    targets = ["nd-\uff5e", "nd-\U0001f600", "nd-b", "nd-b"]
+    lines = f"many: {json.dumps(targets, ensure_ascii=False)}\n"
+    graph.write("nodes/nd-m.md", f"---\ndoc_id: nd-m\ndoc_type: node\n{lines}---\n")
+    graph.reindex()
+
+    data = walk(graph, "m", maxDepth=1)
+
+    assert paths(data) == ["m b", "m \U0001f600", "m \uff5e"]
+    assert len(data["edges"]) == 3
+    assert data["start"] == {"docId": "nd-m", "docType": "node", "state": "present"}
+    assert data["direction"] == "outgoing"
+    assert graph.call("related", docId="nd-m").data["outgoing"][0]["docId"] == "nd-b"
+    assert len(graph.call("related", docId="nd-m").data["outgoing"]) == 4
 
 
 @pytest.mark.parametrize("start", ["x", "missing"])

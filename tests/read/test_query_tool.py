@@ -57,6 +57,20 @@ def test_system_keys_have_camel_case_names_too(labelled, key):
     )
 
 
+def test_a_system_key_wins_over_a_field_of_that_name(project):
+    schema = (project.path / "_schema/work_order.v1.yaml").read_text()
+    project.write(
+        "_schema/work_order.v1.yaml",
+        schema.replace("  hours:", "  updated_at: {type: string, index: true}\n  hours:"),
+    )
+    project.reload_model()
+    for number, text in enumerate("cab"):
+        project.record("work_order", f"wo-{number}", title="T", updated_at=text)
+        project.reindex()
+
+    assert ids(project.call("query", docType="work_order", sortBy="updated_at")) == "2 1 0"
+
+
 @pytest.mark.parametrize("name", ["serial", "status_text", "DOC_ID"])
 def test_what_cannot_be_sorted_by_is_refused_with_what_can(labelled, name):
     with pytest.raises(MaadError) as refusal:

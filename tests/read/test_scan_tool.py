@@ -168,6 +168,29 @@ def test_a_family_is_named_by_its_type_else_by_its_folder(project, types, folder
     assert [family["name"] for family in families] == [name]
 
 
+def test_families_headings_and_entities_come_in_their_order(project):
+    for number in range(4):
+        kind = "kind: a\n" if number < 2 else "owner: b\n"
+        body = "# Top\n\n## One\n\n## Two\n" if number else "# Top\n\n## Two\n"
+        people = " ".join(f"[[person:P{n:02}|x]]" for n in range(40)) + " [[person:P39|x]]"
+        project.write(f"{number}.md", f"---\n{kind}---\n{body}{people if number == 3 else ''}\n")
+    project.write("4.md", "---\nowner: b\n---\n# Top\n")
+
+    data = project.call("scan", path=".").data
+
+    families = data["likelyDocumentFamilies"]
+    assert [(one["name"], one["fileCount"], one["sharedHeadings"]) for one in families] == [
+        ("family-1", 3, ["Top"]),
+        ("family-2", 2, ["Top", "Two"]),
+    ]
+    assert families[0]["sampleFiles"] == ["2.md", "3.md", "4.md"]
+    assert [(one["text"], one["occurrences"]) for one in data["headingPatterns"]] == [
+        ("Top", 5), ("Two", 4), ("One", 3),
+    ]  # fmt: skip
+    assert len(data["entitySummary"]) == 30
+    assert data["entitySummary"][0] == {"type": "person", "value": "P39", "occurrences": 2}
+
+
 def test_the_project_itself_can_be_scanned(project):
     project.record("vendor", "ven-1", name="N")
     data = project.call("scan", path=".").data

@@ -67,6 +67,19 @@ def test_a_claim_about_an_unknown_record_is_not_grounded(order):
     assert answer.data["source"] == {"docId": "wo-8", "filePath": ""}
 
 
+def test_a_claim_about_a_record_that_cannot_be_read_is_an_error(order):
+    claim = {"mode": "field", "docId": "wo-7", "field": "status", "expected": "open"}
+    (order.path / "orders/wo-7.md").unlink()
+    with pytest.raises(MaadError) as refusal:
+        order.call("verify", **claim)
+    assert (refusal.value.code, refusal.value.details) == ("FILE_READ_ERROR", {"docId": "wo-7"})
+
+    (order.path / "orders").rmdir()
+    (order.path / "orders").symlink_to(order.path.parent)
+    with pytest.raises(MaadError, match="PATH_OUTSIDE_PROJECT"):
+        order.call("verify", **claim)
+
+
 def test_null_can_be_expected(order):
     answer = order.call("verify", mode="field", docId="wo-7", field="cost", expected=None)
     assert answer.data["grounded"] is True

@@ -98,9 +98,10 @@ def test_a_second_daemon_on_an_instance_names_the_first(instance: Instance, star
 def test_a_second_daemon_on_a_project_names_its_owner(
     instance: Instance, start: Any, tmp_path: Path
 ) -> None:
-    client = start(instance).client(instance.token)
+    owner = start(instance)
+    client = owner.client(instance.token)
     client.ok("maad_use_project", name="main")
-    owner = worker_pid(client)
+    client.ok("maad_summary")
     other = tmp_path / "other"
     other.mkdir()
     (other / "instance.yaml").write_text(
@@ -120,7 +121,8 @@ def test_a_second_daemon_on_a_project_names_its_owner(
     stranger.ok("maad_use_project", name="main")
     error = stranger.call("maad_summary")["errors"][0]
     assert error["code"] == "PROJECT_LOCKED"
-    assert error["details"]["ownerPid"] == owner
+    assert error["details"]["ownerPid"] == owner.process.pid
+    assert f"the http daemon of instance.yaml (process {owner.process.pid}," in error["message"]
 
 
 def test_sigterm_ends_everything(instance: Instance, start: Any) -> None:
@@ -172,6 +174,7 @@ def test_health_answers_while_the_project_cannot_be_opened(instance: Instance, s
     health = client.ok("maad_health")
     assert health["initialized"] is False
     assert health["worker"]["lastError"]["code"] == "PARSE_ERROR"
+    assert {"provenance", "transport", "sessions", "instance", "runtime", "worker"} < set(health)
 
 
 def test_one_project_in_trouble_leaves_the_other_alone(tmp_path: Path, start: Any) -> None:

@@ -56,6 +56,36 @@ def send(client: Client, method: str, **headers: str) -> int:
     return status
 
 
+HEALTH = {
+    None: "projectRoot initialized readOnly gitAvailable indexExists lastIndexedAt totalDocuments "
+    "registeredTypes recoveryActions emptyProject bootstrapHint writeQueueDepth lastWriteOp "
+    "lastWriteAt writeLatencyMs repoSizeBytes gitClean diskHeadroomMb commitFailuresTotal "
+    "lastCommitFailureAt lastCommitFailureCode lastCommitFailureAction lastCommitFailureDocId "
+    "lastIntegritySweepAt lastIntegrityFindings lastBackupTag history provenance transport "
+    "sessions instance runtime embeddings worker watcher jobs advisories",
+    "history": "effectiveMode configuredMode modeSource pendingWrites oldestPendingAt nextFlushAt "
+    "lastSuccessfulFlush lastFlushError flushesTotal flushFailuresTotal gitPath advisories",
+    "transport": "kind host port uptimeSeconds",
+    "sessions": "active pinned openedTotal closedTotal lastOpenedAt lastClosedAt "
+    "idleSweepLastRunAt subscribed byProject byIdentity",
+    "instance": "name source configPath projectCount lastReloadAt reloadsAttempted "
+    "reloadsSucceeded reloadsFailed projectsAdded projectsRemoved",
+    "runtime": "workers version memoryPressure heavyOpGuard tokenChanges",
+    "embeddings": "enabled provider model dim vecReady queueDepth embeddedBlocks indexedBlocks "
+    "failures failedBlocks lastError lastSuccessAt oldestQueuedAt",
+    "worker": "pid state startedAt restarts lastHeartbeatAt rssMb queueDepth lastError lastExit",
+    "watcher": "enabled mode lastEventAt pendingEvents overflowTotal",
+}
+"""The members of `maad_health` over HTTP, and of the objects in it (spec 03 §6.3)."""
+
+RUNTIME = {
+    "memoryPressure": "enabled intervalMs thresholdRatio lastSampleAt heapUsedMb heapCapMb ratio "
+    "heapRatio rssMb externalMb arrayBuffersMb cgroupCurrentMb cgroupMaxMb cgroupRatio inPressure "
+    "heapInPressure cgroupInPressure lastPressureAt pressureFiresTotal",
+    "heavyOpGuard": "enabled minFreeHeapMb maxConcurrent inFlight breakerOpen shedTotal "
+    "coalescedTotal concurrencyRejectedTotal breakerTrippedTotal breakerRejectedTotal lastShedAt",
+}
+
 MODERN = "2026-07-28"
 
 
@@ -97,6 +127,25 @@ def stateless(port: int, token: str, tool: str, pin: str = "", **arguments: Any)
     return envelope
 
 
+def check_members(health: dict[str, Any]) -> None:
+    """Health has every member of its table and no other."""
+    for name, members in HEALTH.items():
+        block = health if name is None else health[name]
+        assert set(block) == set(members.split()), name
+    for name, members in RUNTIME.items():
+        assert set(health["runtime"][name]) == set(members.split()), name
+    assert {tuple(sorted(one)) for one in health["runtime"]["workers"]} == {
+        ("limitMb", "project", "rssMb", "state")
+    }
+    assert (health["emptyProject"], health["bootstrapHint"]) == (False, None)
+    assert health["embeddings"]["enabled"] is False
+    assert not any(health["embeddings"].values())
+    assert health["diskHeadroomMb"] > 0
+    assert health["provenance"] == "off"
+    assert health["runtime"]["memoryPressure"]["externalMb"] is None
+    assert health["runtime"]["memoryPressure"]["arrayBuffersMb"] is None
+
+
 def check_stateless(port: int, root: str, narrow: str, single: str, local: str) -> None:
     """Section 9.8. `single` reads one project, `local` administers one."""
     assert stateless(port, single, "maad_get", docId="nte-0")["data"]["docId"] == "nte-0"
@@ -134,6 +183,7 @@ def check_stateless(port: int, root: str, narrow: str, single: str, local: str) 
         assert seen["transport"]["kind"] == "http"
         assert seen["worker"]["state"] == "ready"
     assert set(whole["sessions"]["byProject"]) == {"main", "second"}
+    check_members(whole)
     state = stateless(port, narrow, "maad_current_session")["data"]
     assert (state["sessionId"], state["mode"], state["binding_source"]) == (None, None, None)
 

@@ -24,6 +24,9 @@ from daemon_bench import (
 
 from maadd.auth.issue import TokenSpec, parse_grants
 from maadd.auth.registry import TokenRegistry
+from maadd.cli.control_client import ControlConnection
+from maadd.protocol.control import Attach, Attached, Leaving, decode_from_owner
+from maadd.protocol.messages import Ready
 from maadd.protocol.roles import Role
 
 
@@ -82,6 +85,15 @@ def lines(daemon: Daemon, name: str) -> list[dict[str, Any]]:
     return [line for line in map(json.loads, daemon.log.splitlines()) if line.get("msg") == name]
 
 
+def follow(daemon: Daemon, project: Path) -> ControlConnection:
+    """The connection of a stdio server that shares a project, whose worker is up."""
+    connection = ControlConnection(str(daemon.instance.parent / "run/control.sock"))
+    assert isinstance(connection.ask(Attach(str(project), follow=True)), Attached)
+    while not isinstance(decode_from_owner(connection.receive()), Ready):
+        pass
+    return connection
+
+
 @pytest.fixture
 def office(tmp_path: Path) -> Office:
     return Office(tmp_path, "alpha", "beta")
@@ -96,11 +108,17 @@ def test_projects_come_and_go(office: Office, start: Any) -> None:
     removed_worker = pid_of(on_alpha)
     stream, events = on_alpha.open_stream()
     kept_worker = pid_of(admin)
+    followers = [follow(daemon, office.folder / name) for name in ("alpha", "beta")]
 
     office.declare("beta", "gamma")
     done = admin.ok("maad_instance_reload")
     assert (done["projectsAdded"], done["projectsRemoved"]) == (["gamma"], ["alpha"])
     assert (done["sessionsCancelled"], done["sessionsPruned"]) == (1, 1)
+
+    # Who shares a project with this server is told, and takes it over.
+    assert decode_from_owner(followers[0].receive()) == Leaving(removed=True)
+    for follower in followers:
+        follower.close()
 
     # Gone at once, through every door.
     assert events.read() == b""

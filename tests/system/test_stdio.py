@@ -130,6 +130,10 @@ def test_every_role_is_offered_the_guides_and_admins_refresh_them(project: Path,
     answer = server.call("maad_instructions", action="refresh", dryRun=False)
     if role == "admin":
         assert answer["data"]["written"] == ["MAAD.md"]
+        health = server.call("maad_health")["data"]
+        assert set(health["transport"]) == {"kind", "uptimeSeconds"}
+        sessions = {name: health["sessions"][name] for name in ("active", "pinned", "openedTotal")}
+        assert sessions == {"active": 1, "pinned": 0, "openedTotal": 0}
     else:
         assert answer["errors"][0]["code"] == "INSUFFICIENT_ROLE"
     assert (project / "MAAD.md").exists() == (role == "admin")

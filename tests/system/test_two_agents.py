@@ -221,6 +221,7 @@ def test_a_stdio_server_attaches_to_a_daemon_and_follows_it_and_a_daemon_attache
     # Of both roles the lower one counts.
     assert server.call("maad_reindex")["errors"][0]["code"] == "INSUFFICIENT_ROLE"
     assert daemon.stop() == 0
+    assert [line for line in map(json.loads, daemon.log.splitlines()) if line["level"] > 30] == []
     assert server.receive()["params"]["action"] == "resync"
     assert created in ids(server)
     assert owns(server, project)
@@ -229,4 +230,32 @@ def test_a_stdio_server_attaches_to_a_daemon_and_follows_it_and_a_daemon_attache
     client.ok("maad_use_project", name="m")
     error = client.call("maad_summary")["errors"][0]
     assert error["code"] == "PROJECT_LOCKED"
-    assert error["details"] == {"scope": "project", "ownerPid": owner_pid(project)}
+    assert error["details"] == {"scope": "project", "ownerPid": server.process.pid}
+    assert f"the stdio server of main (process {server.process.pid}, since 20" in error["message"]
+    assert str(project) not in error["message"]
+
+
+def test_a_wedged_worker_of_a_killed_server_does_not_keep_the_project(
+    tmp_path: Path, agent: StartStdio, project: Path
+) -> None:
+    def wedge_and_kill(server: Stdio) -> int:
+        worker = owner_pid(project)
+        assert worker is not None
+        os.kill(worker, signal.SIGSTOP)
+        server.process.kill()
+        server.process.wait(10)
+        assert is_alive(worker)
+        return worker
+
+    first = agent()
+    created = first.call("maad_create", docType="note", fields={"title": "Kept"})["data"]["docId"]
+    worker = wedge_and_kill(first)
+    second = agent("--role=admin", MAAD_LOG_LEVEL="warn")
+    assert created in ids(second)
+    assert not is_alive(worker)
+    worker = wedge_and_kill(second)
+    assert second.process.stderr is not None
+    assert b"abandoned_worker_killed" in second.process.stderr.readline()
+    record = json.loads(run(BIN / "maad", "get", created, f"--project={project}", "--json"))
+    assert record["docId"] == created
+    assert not is_alive(worker)

@@ -224,19 +224,32 @@ def crash_base(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return Base(tmp_path_factory.mktemp("crash") / "base", Harness)
 
 
+def make_project(root: Path) -> Path:
+    """An empty project with two types and a repository of one commit."""
+    (root / "_registry").mkdir()
+    (root / "_schema").mkdir()
+    (root / "_registry/object_types.yaml").write_text(REGISTRY)
+    (root / "_schema/ship.v1.yaml").write_text(SHIP)
+    (root / "_schema/voyage.v1.yaml").write_text(VOYAGE)
+    (root / ".gitignore").write_text("_backend/\n_import/\n")
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "fixture")
+    return root
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """An empty project with two types and a repository of one commit."""
-    (tmp_path / "_registry").mkdir()
-    (tmp_path / "_schema").mkdir()
-    (tmp_path / "_registry/object_types.yaml").write_text(REGISTRY)
-    (tmp_path / "_schema/ship.v1.yaml").write_text(SHIP)
-    (tmp_path / "_schema/voyage.v1.yaml").write_text(VOYAGE)
-    (tmp_path / ".gitignore").write_text("_backend/\n_import/\n")
-    git(tmp_path, "init", "-q", "-b", "main")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-q", "-m", "fixture")
-    return tmp_path
+    """See `make_project`."""
+    return make_project(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    """An engine in mode `audit` for all tests of a module, each with records of its own."""
+    harness = Harness(make_project(tmp_path_factory.mktemp("shared")), "audit")
+    yield harness
+    harness.close()
 
 
 @pytest.fixture

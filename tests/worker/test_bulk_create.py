@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from maadd.protocol.messages import Identity
-from maadd_worker.write.bulk.readback import sample_indexes
+from maadd_worker.write.bulk.readback import Submitted, sample_indexes, verify
 
 NOTHING_VERIFIED = {"sampledIds": [], "sampled": 0, "passed": 0, "mismatches": []}
 
@@ -207,6 +207,56 @@ def test_an_index_that_lies_is_found_by_reading_back(open_project: Any) -> None:
     assert data["verification"]["mismatches"] == [
         {"docId": "shp-bo", "field": "_index.name", "expected": ["Bo"], "actual": ["Ob"]}
     ]
+
+
+@pytest.mark.parametrize(
+    ("sent", "field", "shown"),
+    [
+        ({"fields": {"tonnage": "5"}}, None, ()),
+        ({"fields": {"colour": None}}, None, ()),
+        ({"fields": {"note": "7"}}, None, ()),
+        ({"fields": {"tonnage": 6}}, "tonnage", (6, 5)),
+        ({"fields": {"flag": 1}}, "flag", (1, True)),
+        ({"fields": {"flag": "true"}}, "flag", ("true", True)),
+        ({"fields": {"tags": ["b", "a"]}}, "tags", (["b", "a"], ["a", "b"])),
+        ({"fields": {"colour": "red"}}, "colour", ("red", None)),
+        ({"fields": {}, "body": " Text\r\n"}, None, ()),
+        ({"fields": {}, "body": "Texts"}, "_body", ("5 chars", "4 chars")),
+        ({"fields": {}, "append_body": "ext"}, None, ()),
+        ({"fields": {}, "append_body": "More"}, "_appendBody", ("4 chars", "4 chars")),
+    ],
+)
+def test_what_was_sent_is_compared_with_what_is_there(
+    shared: Any, sent: dict[str, Any], field: str | None, shown: tuple[Any, ...]
+) -> None:
+    fields = {"name": "Read", "tonnage": 5, "flag": True, "tags": ["a", "b"], "note": 7}
+    shared.reply("maad_create", docType="ship", fields=fields, body="Text")
+    report = verify(shared.engine._write_context(), [Submitted("shp-read", "ship", **sent)])
+    about = [one for one in report["mismatches"] if not one["field"].startswith("_index.")]
+    expected = [] if field is None else [
+        {"docId": "shp-read", "field": field, "expected": shown[0], "actual": shown[1]}
+    ]  # fmt: skip
+    assert about == expected
+    assert report["passed"] == (0 if report["mismatches"] else 1)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "field", "actual"),
+    [
+        ("gone", "_index", "missing"),
+        ("unreadable", "_readable", "PARSE_ERROR"),
+    ],
+)
+def test_a_record_that_cannot_be_read_back_is_told(
+    shared: Any, spoil: str, field: str, actual: str
+) -> None:
+    doc_id = f"shp-{spoil}"
+    if spoil == "unreadable":
+        shared.ok("maad_create", docType="ship", fields={"name": spoil})
+        (shared.root / f"ships/{doc_id}.md").write_text("---\nname: [\n---\n")
+    report = verify(shared.engine._write_context(), [Submitted(doc_id, "ship", {"name": "x"})])
+    [found] = report["mismatches"]
+    assert (found["field"], found["actual"], report["passed"]) == (field, actual, 0)
 
 
 @pytest.mark.parametrize(

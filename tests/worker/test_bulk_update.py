@@ -172,6 +172,10 @@ def test_a_held_index_lock_costs_the_commit_not_the_writes(ships: Any) -> None:
     data = msgspec.json.decode(reply.body)
     assert data["writeDurable"] is False
     assert data["commitFailure"]["code"] == "GIT_COMMIT_FAILED"
+    assert set(data["commitFailure"]) == {"code", "message", "action", "details"}
+    assert data["commitFailure"]["action"] == "update"
+    assert reply.meta["commit_failure"] == data["commitFailure"]
+    assert reply.meta["write_durable"] is False
     assert reply.meta["history"]["pendingWrites"] == 2
     assert ships.engine.poll_events() == []
     assert ships.ok("maad_get", docId="shp-ada")["version"] == 2

@@ -279,6 +279,34 @@ def test_the_limit_of_a_project_applies_without_an_argument(open_project: Any) -
     assert project.ok("maad_bulk_delete", docIds=["a", "b"], maxRecords=2)["maxRecords"] == 2
 
 
+@pytest.mark.parametrize(
+    ("setting", "tool", "args"),
+    [
+        ("delete_where", "maad_delete_where", {"docType": "ship"}),
+        (
+            "repair_where",
+            "maad_repair_where",
+            {"docType": "ship", "repairTypes": ["fix_schema_drift"]},
+        ),
+        ("purge_soft_deleted", "maad_purge_soft_deleted", {}),
+    ],
+)
+def test_each_cleanup_tool_has_a_limit_of_its_own(
+    open_project: Any, setting: str, tool: str, args: dict[str, Any]
+) -> None:
+    project = open_project("feed", **{f"cleanup_max_records_{setting}": 1})
+    for name in ("Ada", "Bo"):
+        project.ok("maad_create", docType="ship", fields={"name": name})
+    if tool != "maad_purge_soft_deleted":
+        error = project.error(tool, **args)
+        assert (error["code"], error["details"]["limit"]) == ("BULK_LIMIT_EXCEEDED", 1)
+        assert error["details"]["suggestedChunkSize"] == 1
+        assert project.ok(tool, **args, maxRecords=7.9)["maxRecords"] == 7
+    else:
+        assert project.ok(tool)["maxRecords"] == 1
+        assert project.ok(tool, maxRecords=2500)["maxRecords"] == 1000
+
+
 def test_a_scope_may_lie_behind_a_ref(ships: Any) -> None:
     for number, ship in enumerate(("shp-ada", "shp-bo", "shp-gone")):
         ships.ok("maad_create", docType="voyage", docId=f"voy-{number}", fields={"ship": ship})

@@ -225,7 +225,7 @@ def test_one_deferred_write_survives_a_kill(project: Path, open_project: Any) ->
     )
     assert subjects(project) == []
     later = open_project("batch", **NEVER)
-    assert later.engine.recovery_actions[-1] == "history_recovery_completed:batch"
+    assert later.ok("maad_health")["recoveryActions"][-1] == "history_recovery_completed:batch"
     assert subjects(project) == ["maad:create shp-one [ship] — One"]
     assert git(project, "status", "--porcelain") == ""
     assert later.ok("maad_get", docId="shp-one")["version"] == 1

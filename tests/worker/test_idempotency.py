@@ -8,6 +8,7 @@ import msgspec
 
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Identity
+from maadd_worker.write.idempotency import AnswerStore, KeyScope, StoredAnswer, key_scope
 
 ARGS = {"docType": "ship", "fields": {"name": "One"}, "idempotencyKey": "k1"}
 
@@ -15,7 +16,9 @@ ARGS = {"docType": "ship", "fields": {"name": "One"}, "idempotencyKey": "k1"}
 def test_a_repeated_call_replays_the_first_answer(open_project: Any) -> None:
     project = open_project()
     first = project.reply("maad_create", **ARGS)
+    assert [event.doc_id for event in project.engine.poll_events()] == ["shp-one"]
     again = project.reply("maad_create", **ARGS)
+    assert project.engine.poll_events() == []
     assert again.ok
     assert msgspec.json.decode(again.body) == msgspec.json.decode(first.body)
     assert again.meta["replayed"] is True
@@ -80,6 +83,46 @@ def test_entries_end_with_their_time_and_the_oldest_go_first(open_project: Any) 
     project.close()
     short = open_project(idempotency_ttl_ms=1)
     assert "replayed" not in short.reply("maad_create", **repeated, idempotencyKey="k3").meta
+
+
+def scope(key: str) -> KeyScope:
+    return key_scope(None, "maad_create", key, {})
+
+
+def keep(answers: AnswerStore, key: str, now_ms: int) -> None:
+    answer = StoredAnswer(msgspec.Raw(b"{}"), [], [])
+    answers.store(scope(key), f"r-{key}", now_ms, answer, [])
+
+
+def kept(answers: AnswerStore, now_ms: int, *keys: str) -> list[str]:
+    return [key for key in keys if answers.holds(scope(key), now_ms)]
+
+
+def test_an_entry_lives_from_its_making_however_often_it_is_asked_for(shared: Any) -> None:
+    answers = AnswerStore(shared.engine._index.writer(), 5_000, 100)
+    keep(answers, "a", 1_000)
+    found = answers.find(scope("a"), 5_999)
+    assert found is not None
+    assert (found.request_id, found.completed_at) == ("r-a", "1970-01-01T00:00:01.000Z")
+    assert answers.find(scope("a"), 6_000) is None
+    assert kept(answers, 6_000, "a") == []
+
+
+def test_what_was_used_least_recently_goes_when_there_are_too_many(shared: Any) -> None:
+    answers = AnswerStore(shared.engine._index.writer(), 10**12, 3)
+    for number, key in enumerate("abc"):
+        keep(answers, key, 2_000_000 + number)
+    assert answers.find(scope("a"), 2_000_010) is not None
+    keep(answers, "d", 2_000_020)
+    assert kept(answers, 2_000_020, "a", "b", "c", "d") == ["a", "c", "d"]
+
+
+def test_the_order_of_arguments_and_the_project_make_no_other_call() -> None:
+    one = key_scope("tok", "maad_create", "k", {"docType": "a", "fields": {"x": 1, "y": 2}})
+    same = {"fields": {"y": 2, "x": 1}, "docType": "a", "project": "p", "idempotencyKey": "k"}
+    assert key_scope("tok", "maad_create", "k", same) == one
+    for other in ({"docType": "a", "fields": {"x": 1}}, {**same, "confirm": True}):
+        assert key_scope("tok", "maad_create", "k", other).fingerprint != one.fingerprint
 
 
 def test_a_verdict_of_the_front_stops_a_call_that_is_no_replay(open_project: Any) -> None:

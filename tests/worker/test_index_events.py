@@ -8,6 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from maadd_worker.engine_events import changed_id_events
+from maadd_worker.index.pass_report import ChangedId
+
 SHIP = "---\ndoc_id: {id}\ndoc_type: ship\nschema: ship.v1\nname: N\n---\n{body}"
 
 
@@ -42,6 +45,24 @@ def test_a_pass_tells_of_files_that_it_could_not_take_whole(open_project: Any, l
     assert "_deleted_shp-odd.md" in told["index_scan_warnings"]["messages"][0]
 
 
+def test_writes_and_hand_edits_beyond_the_annotation_cap_are_told(
+    open_project: Any, logged: Any
+) -> None:
+    project = open_project(max_doc_annotations=1)
+    connect(project, logged)
+    many = "[[person:A|a]] [[person:B|b]]"
+    project.ok("maad_create", docType="ship", docId="shp-a", fields={"name": "A"}, body=many)
+    project.ok("maad_create", docType="ship", docId="shp-b", fields={"name": "B"}, body="few")
+    project.ok("maad_delete", docId="shp-a")
+    project.settle()
+    assert logged == [("doc_body_truncated", {"records": 1})]
+    write_ship(project, "shp-b", many)
+    project.engine._watching.findings.add(["ships/shp-b.md"], "seen")
+    project.settle()
+    assert logged[1:] == [("doc_body_truncated", {"records": 1})]
+    assert project.ok("maad_summary")["warnings"]["partialDocs"] == 1
+
+
 def test_the_pass_of_the_start_is_told_when_a_log_is_there(open_project: Any, logged: Any) -> None:
     project = open_project()
     write_ship(project, "shp-big", "x" * 300)
@@ -49,6 +70,44 @@ def test_the_pass_of_the_start_is_told_when_a_log_is_there(open_project: Any, lo
     opened = open_project(max_doc_bytes=200, boot_reindex=True)
     connect(opened, logged)
     assert [event for event, _ in logged] == ["doc_too_large"]
+
+
+def test_ids_that_were_changed_in_place_are_told_at_level_info(
+    open_project: Any, logged: Any
+) -> None:
+    project = open_project()
+    told: list[dict[str, Any]] = []
+
+    def info(event: str, **members: Any) -> None:
+        assert event == "doc_id_changed_in_place"
+        told.append(members)
+
+    project.engine.connect_log(lambda event, **members: logged.append((event, members)), info)
+    (project.root / "ships").mkdir()
+    by_pass, narrowed, watched = (project.root / f"ships/{name}.md" for name in "abc")
+    for file in (by_pass, narrowed, watched):
+        file.write_text(SHIP.format(id=f"shp-{file.stem}", body=""))
+    project.ok("maad_reindex")
+
+    by_pass.write_text(SHIP.format(id="shp-new-a", body=""))
+    project.ok("maad_reindex")
+    narrowed.write_text(SHIP.format(id="shp-new-b", body=""))
+    project.ok("maad_reindex", path="ships/b.md")
+    watched.write_text(SHIP.format(id="shp-new-c", body=""))
+    project.engine._watching.findings.add(["ships/c.md"], "seen")
+    project.settle()
+    assert told == [
+        {"file": f"ships/{name}.md", "old_doc_id": f"shp-{name}", "doc_id": f"shp-new-{name}"}
+        for name in "abc"
+    ]
+    assert logged == []
+
+
+def test_of_very_many_changed_ids_the_first_are_told_and_the_rest_counted() -> None:
+    changed = [ChangedId(f"ships/{n}.md", f"shp-{n}", f"shp-x-{n}") for n in range(50)]
+    notices = changed_id_events(changed)
+    assert len(notices) == 21
+    assert notices[-1].members == {"count": 50}
 
 
 def test_schemas_that_are_read_again_name_the_write_that_noticed(
@@ -84,7 +143,7 @@ def test_an_unwatched_index_that_lost_records_is_completed_behind_the_answers(
     connect(project, logged)
     woken = threading.Event()
     project.engine.connect_wake(woken.set)
-    project.engine.start_watching()
+    project.engine.start_watching(lambda _: None)
     assert woken.wait(20)
     health = project.ok("maad_health")
     assert health["indexIncomplete"] is True
@@ -102,7 +161,7 @@ def test_an_unwatched_index_with_a_single_edit_is_left_alone(open_project: Any) 
     project.ok("maad_reindex")
     lose(project, ["shp-1"])
     project.reopen()
-    project.engine.start_watching()
+    project.engine.start_watching(lambda _: None)
     project.engine._watching.stop()
     project.settle()
     assert project.ok("maad_summary")["totalDocuments"] == 10

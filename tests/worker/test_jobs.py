@@ -161,6 +161,10 @@ def test_what_cannot_begin_is_refused_at_once(indexed: Any, replies: Replies) ->
         ({"docId": "shp-none"}, "FILE_NOT_FOUND"),
         ({"docType": "boat"}, "UNKNOWN_TYPE"),
         ({"path": "../x"}, "PATH_OUTSIDE_PROJECT"),
+        ({"path": "_import"}, "INVALID_FIELDS"),
+        ({"path": "_import/x.md"}, "INVALID_FIELDS"),
+        ({"path": "elsewhere"}, "INVALID_FIELDS"),
+        ({"path": "ships/_deleted_shp-a.md"}, "INVALID_FIELDS"),
         ({"docId": "shp-0001", "path": "ships"}, "INVALID_FIELDS"),
         ({"cancelJob": "job-none"}, "INVALID_FIELDS"),
     ):
@@ -215,10 +219,11 @@ def test_a_job_that_is_wanted_goes_on_without_anybody_waiting(
     assert jobs(indexed)[0]["state"] == "done"
 
 
+@pytest.mark.parametrize("scope", [{}, {"docType": "ship"}])
 def test_a_job_goes_on_after_a_restart_without_doing_things_twice(
-    indexed: Any, replies: Replies
+    indexed: Any, replies: Replies, scope: dict[str, str]
 ) -> None:
-    waits = begin(indexed, replies, force=True)
+    waits = begin(indexed, replies, force=True, **scope)
     for _ in range(3):
         indexed.engine.settle(True)
     done = jobs(indexed)[0]["done"]

@@ -117,6 +117,17 @@ def test_only_blocks_that_changed_are_embedded_again(open_project: Any) -> None:
     assert search(project, "one")["results"][0]["heading"] == "A renamed"
 
 
+def test_the_words_of_a_file_edited_by_hand_are_found(open_project: Any) -> None:
+    project = open_project(embedding=ON)
+    ship(project, "shp-a", "# Log\n\nSeen from the lighthouse.")
+    file = project.root / "ships/shp-a.md"
+    file.write_text(file.read_text().replace("lighthouse", "harbour"))
+    project.engine._watching.findings.add(["ships/shp-a.md"], "seen")
+    project.settle()
+    assert found(project, "harbour") == ["shp-a"]
+    assert found(project, "lighthouse") == []
+
+
 def test_saving_again_queues_nothing_twice(open_project: Any) -> None:
     project = open_project("feed", embedding=ON)
     ship(project, "shp-a", "a text")

@@ -414,7 +414,7 @@ def test_nothing_is_created_in_place_of_a_folder_that_vanished(watched: Any) -> 
     assert error["code"] == "WRITE_ERROR"
     assert "prune" in error["message"]
     twin = project.harness.error("maad_create", docType="ship", docId=doc_id, fields={"name": "B"})
-    assert twin["code"] == "WRITE_ERROR"
+    assert twin["code"] == "DUPLICATE_DOC_ID"
     assert "prune" in project.harness.error("maad_delete", docId=doc_id)["message"]
     (project.root / "away").rename(project.root / "ships")
     project.harness.ok("maad_create", docType="ship", fields={"name": "Bo"})

@@ -24,7 +24,7 @@ class Watched:
         harness.engine.connect_wake(self._woken.set)
         harness.engine.connect_log(self._log)
         self.logged: list[str] = []
-        harness.engine.start_watching()
+        harness.engine.start_watching(lambda _: None)
 
     def _log(self, event: str, **members: Any) -> None:
         self.logged.append(event)

@@ -29,8 +29,9 @@ from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare, sooner
-from maadd_worker.engine_events import reindex_events, stale_model_event
+from maadd_worker.engine_events import reindex_events, stale_model_event, truncated_events
 from maadd_worker.engine_jobs import JOBS_KEY, Jobs
+from maadd_worker.engine_placement import keep_entries, placement_of
 from maadd_worker.engine_report import empty_advisories, free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
 from maadd_worker.engine_writes import RecordWrites, Refused
@@ -77,10 +78,6 @@ _CACHE_BYTES = 32 * 1024 * 1024
 _encode = msgspec.json.encode
 
 
-def _nobody_waits(_progress: str) -> None:
-    """Nobody waits for a start that is no server's."""
-
-
 class Engine:
     """An open project. `open` makes one; `close` gives everything back."""
 
@@ -111,7 +108,13 @@ class Engine:
         self._events: deque[Event] = deque()
         self._activity = WriteActivity()
         self._gate: Gate | None = None
-        self._aftercare = Aftercare(index, journal, history, self._record_paths, self._adopt_edits)
+        self._aftercare = Aftercare(
+            index,
+            journal,
+            history,
+            self._record_paths,
+            lambda changed: self._watching.adopt(self._write_context(), changed),
+        )
         edits = ExternalEdits.asked_for(config.history, root.path, history)
         self._watching = Watching(root, index, config.settings, self._plans, edits)
         self.jobs = Jobs(
@@ -123,6 +126,7 @@ class Engine:
         self._writes = RecordWrites(journal, history, config, self._admitted_under, self._finish)
         self._closed = False
         self.read_only = config.history.effective_mode == "read"
+        self._placement = placement_of(root, read_only=self.read_only)
         self._contracts = HostContracts(
             config, root, index, lambda: self._model.model, self._write_context
         )
@@ -146,7 +150,9 @@ class Engine:
             root = ProjectRoot.open(config.root)
             undo.callback(root.close)
             make_backend(root, read_only=read_only)
-            lock = OwnerLock.acquire(root.path, config.control_endpoint, read_only=read_only)
+            lock = OwnerLock.acquire(
+                root.path, config.control_endpoint, config.server, read_only=read_only
+            )
             undo.callback(lock.release)
             make_model_files(root, read_only=read_only)
             progress("model")
@@ -163,6 +169,9 @@ class Engine:
             history = HistoryController.open(root.path, config.history, config.settings, journal)
             undo.callback(history.close)
             engine = cls(config, root, lock, model, index, journal, history, semantic)
+            if lock.ended is not None:
+                members = {"worker_pid": lock.ended.pid, "of": str(lock.ended)}
+                engine._notices.append(Notice("abandoned_worker_killed", members))
             if armed:
                 engine._notices.append(Notice("failpoints_armed", {"names": list(armed)}))
             if journal is not None:
@@ -202,29 +211,16 @@ class Engine:
             self._root, self._instructions, failures, read_only=self.read_only
         )
 
-    def start_watching(self, progress: Callable[[str], None] = _nobody_waits) -> None:
+    def start_watching(self, progress: Callable[[str], None]) -> None:
         """At the start of a server: follow what others change on the disk (spec 01 §14.7)."""
         if self.read_only:
             return
         self._watching.wanted = True
         if self.index_empty is not None and not self._may_have_lost:
-            self._take_over_first_files(progress)
-        self._watch_when_served()
-
-    def _take_over_first_files(self, progress: Callable[[str], None]) -> None:
-        """The index never had a record, so it has lost none: the files are new. They are taken
-        over like those that appear under the watcher, before anybody is told of no records."""
-        try:
-            with contextlib.closing(self._index.reader()) as reader:
-                self._watching.look(reader)
-            while waiting := self._watching.findings.pending:
-                progress(f"{waiting} files to index")
-                self._events.extend(self._watching.take_over(self._write_context, True))
-        except (MaadError, apsw.Error) as failure:
-            error = f"{type(failure).__name__}: {failure}"
-            self._notices.append(Notice("first_files_failed", {"error": error}))
-        else:
+            # It never had a record, so it has lost none: the files are new.
+            self._events += self._watching.take_over_first(self._write_context, progress)
             self.index_empty = None
+        self._watch_when_served()
 
     def _watch_when_served(self) -> None:
         # Until the index is served, only the pass that fills it may write to it.
@@ -385,6 +381,8 @@ class Engine:
 
     def _maintenance(self, call: Call) -> Outcome:
         args: Any = check_arguments(TOOLS[call.tool], call.args)
+        if call.tool != "maad_reload" and not self.read_only:
+            self._refresh_model()
         match call.tool:
             case "maad_flush":
                 report = self._history.flush()
@@ -488,9 +486,6 @@ class Engine:
         changes = index_outside_edit(self._write_context(), path)
         self._events += self._watching.took_over(changes)
 
-    def _adopt_edits(self, changed: set[str]) -> set[str]:
-        return self._watching.adopt(self._write_context(), changed)
-
     def _finish(self, done: Execution, outcome: HistoryOutcome) -> None:
         """Let go of what was kept about a record that is written, and note its event."""
         change = done.plan.change
@@ -501,6 +496,9 @@ class Engine:
                 self._aftercare.owe_forgetting()
             if change.kind in ("unlink", "forget", "rename"):
                 self._watching.findings.retry_duplicates()
+        row = None if done.change is None else done.change.row
+        if row is not None and row.partial and not row.deleted:
+            self._notices += truncated_events(1)
         event = event_of(done)
         if event is not None and outcome.failure is None:
             self._events.append(event)
@@ -524,18 +522,23 @@ class Engine:
         wait = sooner(sooner(wait, self._semantic.settle(idle)), self._watching.next_wait())
         return 0.0 if more else wait
 
-    def connect_log(self, warn: Callable[..., None]) -> None:
-        """Hand over what logs a warning (its name, and members by keyword); failed commits are
-        logged with it, also those since the start, and what the start has to tell."""
+    def connect_log(
+        self, warn: Callable[..., None], info: Callable[..., None] | None = None
+    ) -> None:
+        """Hand over what logs a warning and what logs something to know (its name, and members
+        by keyword); failed commits are logged too, also those since the start, and what the
+        start has to tell."""
         self._history.connect_log(warn)
         self._semantic.connect_log(warn)
         self._watching.warn = warn
+        self._watching.info = info or warn
         self._tell_notices()
 
     def _tell_notices(self) -> None:
         while self._notices:
             notice = self._notices.pop(0)
-            self._watching.warn(notice.event, **notice.members)
+            write = self._watching.info if notice.level == "info" else self._watching.warn
+            write(notice.event, **notice.members)
 
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hand over what has the writer thread call `settle`."""
@@ -553,6 +556,11 @@ class Engine:
         events = list(self._events)
         self._events.clear()
         return events
+
+    def lost(self) -> str | None:
+        """What somebody took away of the files that this engine works with, if anything: then
+        another one has to take its place. From any thread."""
+        return self._placement.lost()
 
     def health(self) -> dict[str, Any]:
         """The engine's part of `maad_health` (spec 03 §6.3)."""
@@ -588,6 +596,8 @@ class Engine:
         clean = self._history.close()
         self._index.close()
         if self._journal is not None:
+            if not keep_entries(self._journal, self._root, self._placement):
+                self._watching.warn("journal_entries_lost", writes=self._history.pending_writes)
             self._journal.close()
         if self._lock is not None:
             self._lock.release()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import apsw
 import msgspec
 
 from maadd.protocol.messages import Event, WorkerSettings
 from maadd_worker.disk.root import ProjectRoot
+from maadd_worker.engine_events import changed_id_events, truncated_events
 from maadd_worker.history.external import ExternalEdits
+from maadd_worker.index.connection import backend_error
 from maadd_worker.index.plan import TypePlans
-from maadd_worker.index.store import Index, IndexReader
+from maadd_worker.index.store import Index
 from maadd_worker.outcome import Advice, Outcome
 from maadd_worker.watch.findings import Findings
 from maadd_worker.watch.lost_rows import look_for_lost_rows
@@ -54,6 +58,7 @@ class Watching:
         """Whether a server wants its files followed."""
         self.wake: Callable[[], None] = _nobody
         self.warn: Callable[..., None] = _nobody_reads
+        self.info: Callable[..., None] = _nobody_reads
         self._root = root
         self._index = index
         self._settings = settings
@@ -82,10 +87,22 @@ class Watching:
         )
         self._watcher.start()
 
-    def look(self, reader: IndexReader) -> None:
-        """Writer: put every file that the index does not have as it is into the backlog."""
-        found = survey(reader, self._root, self._plans(), self.findings.failed)
-        self.findings.add((*found.changed, *found.tombstones), "seen")
+    def take_over_first(
+        self, context: Callable[[], WriteContext], progress: Callable[[str], None]
+    ) -> list[Event]:
+        """Writer, at the start: take over every file as if it had just appeared, before anybody
+        is told that there is none; what to tell subscribers. BACKEND_ERROR."""
+        events: list[Event] = []
+        try:
+            with contextlib.closing(self._index.reader()) as reader:
+                found = survey(reader, self._root, self._plans(), self.findings.failed)
+            self.findings.add((*found.changed, *found.tombstones), "seen")
+            while waiting := self.findings.pending:
+                progress(f"{waiting} files to index")
+                events += self.take_over(context, idle=True)
+        except apsw.Error as failure:
+            raise backend_error(failure, "filled") from failure
+        return events
 
     def stop(self) -> None:
         """End watching."""
@@ -139,6 +156,11 @@ class Watching:
             raise
         for path, failure in done.failed.items():
             self.warn("external_edit_failed", file=path, code=failure.error.code)
+        capped = sum(one.row.partial for one in done.changes if one.action != "delete")
+        for notice in truncated_events(capped):
+            self.warn(notice.event, **notice.members)
+        for notice in changed_id_events(done.changed_ids):
+            self.info(notice.event, **notice.members)
         self.findings.done(done.failed, done.settled)
         if any(change.action == "delete" for change in done.changes):
             self.findings.retry_duplicates()

@@ -79,7 +79,7 @@ class RecordWrites:
         done = execute_group(
             admission.context, self._journal, plans, keep_answers, expected=expected
         )
-        self._answer(members, done, deliver)
+        self._answer(members, done, deliver, admission.answers)
 
     def planned(
         self, call: Call, context: WriteContext, plan: Plan, deliver: Callable[[Reply], None]
@@ -87,17 +87,20 @@ class RecordWrites:
         """Do a write that is planned and admitted already."""
         assert self._journal is not None
         done = execute_group(context, self._journal, [plan], lambda _done: None)
-        self._answer([Member(call, plan, None)], done, deliver)
+        self._answer([Member(call, plan, None)], done, deliver, self._answers(context))
 
     def bulk(self, call: Call, gate: Gate, deliver: Callable[[Reply], None]) -> None:
         """Do a write of many records, or a preview of one."""
         assert self._journal is not None
-        end = run_bulk(self._admission(gate, deliver), self._journal, call)
+        admission = self._admission(gate, deliver)
+        end = run_bulk(admission, self._journal, call)
         if end is None:
             return
         outcome = HistoryOutcome("none")
         if end.request is not None:
             [outcome] = self._history.commit([end.request])
+        if end.scope is not None and outcome.sha is not None:
+            admission.answers.note_commits([(end.scope, outcome.sha)])
         for one in end.done:
             self._finish(one, outcome)
         reach("reply.ready")
@@ -106,13 +109,19 @@ class RecordWrites:
 
     def _admission(self, gate: Gate, deliver: Callable[[Reply], None]) -> Admission:
         context, refused = self._surroundings()
-        answers = AnswerStore(
-            context.writer, self._settings.idempotency_ttl_ms, self._settings.idempotency_max
-        )
+        answers = self._answers(context)
         return Admission(context, answers, refused, gate.admit, deliver, self._replay)
 
+    def _answers(self, context: WriteContext) -> AnswerStore:
+        settings = self._settings
+        return AnswerStore(context.writer, settings.idempotency_ttl_ms, settings.idempotency_max)
+
     def _answer(
-        self, members: list[Member], done: list[Execution], deliver: Callable[[Reply], None]
+        self,
+        members: list[Member],
+        done: list[Execution],
+        deliver: Callable[[Reply], None],
+        answers: AnswerStore,
     ) -> None:
         """The history step of what is in the index, then every reply."""
         requests = [
@@ -120,13 +129,22 @@ class RecordWrites:
             for one in done
             if one.change is not None and one.journal_id is not None
         ]
-        outcomes = iter(self._history.commit(requests) if requests else [])
+        steps = iter(self._history.commit(requests) if requests else [])
+        outcomes = [
+            next(steps) if one.change is not None else HistoryOutcome("none") for one in done
+        ]
+        answers.note_commits(
+            [
+                (member.scope, outcome.sha)
+                for member, outcome in zip(members, outcomes, strict=True)
+                if member.scope is not None and outcome.sha is not None
+            ]
+        )
         pending = self._history.pending_writes
-        for member, one in zip(members, done, strict=True):
+        for member, one, outcome in zip(members, done, outcomes, strict=True):
             if one.errors:
                 deliver(failure_reply(member.call.request_id, MaadErrors(list(one.errors))))
                 continue
-            outcome = next(outcomes) if one.change is not None else HistoryOutcome("none")
             self._finish(one, outcome)
             reach("reply.ready")
             deliver(write_reply(member.call, one, outcome, pending, self._mode))
@@ -134,6 +152,8 @@ class RecordWrites:
 
     def _replay(self, call: Call, stored: StoredAnswer) -> Reply:
         outcome = self._history.outcome_of(stored.journal_ids)
+        if outcome.outcome == "committed" and outcome.sha is None:
+            outcome = msgspec.structs.replace(outcome, sha=stored.sha)
         return replay_reply(
             call,
             stored,

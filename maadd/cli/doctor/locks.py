@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 from maadd.cli.doctor.check import Check, ok, problem, warning
-from maadd.protocol.ownership import LOCK_PATH, last_owner
+from maadd.protocol.ownership import LOCK_PATH, last_owner, lock_holders
 from maadd_worker.history.git_dir import locate
 from maadd_worker.history.lock_holder import find_holder
 from maadd_worker.history.outcome import GitFailure
@@ -23,19 +23,6 @@ def checks(root: str) -> Iterator[Check]:
     """The owner lock, then the locks of the repository."""
     yield _owner(root)
     yield from _git_locks(root)
-
-
-def lock_holders(path: str) -> list[int]:
-    """The processes that hold a `flock` on the file, 0 for one that the kernel does not name.
-
-    Raises FileNotFoundError when there is no such file.
-    """
-    status = os.stat(path)
-    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    with open("/proc/locks", encoding="ascii") as table:
-        rows = [line.split() for line in table]
-    # A lock that somebody waits for stands there as `-> FLOCK`.
-    return [max(0, int(row[4])) for row in rows if row[1] == "FLOCK" and row[5] == device]
 
 
 def is_owned(root: str) -> bool:
@@ -55,11 +42,18 @@ def _owner(root: str) -> Check:
     owner = last_owner(root)
     if not holders:
         return ok("owner", "no process has the project open")
-    pid = owner.pid or holders[0]
-    name = _command(pid)
+    pid = holders[0] or owner.pid
+    name = "" if pid is None else _command(pid)
     by = f"process {pid}{f' ({name})' if name else ''}"
+    if owner.pid == pid and owner.server is not None:
+        by = f"{by} of {owner.server}, which serves {owner.server.serves},"
+    if owner.pid == pid and owner.is_abandoned:
+        advice = "nothing to do: whoever opens the project next ends it"
+        return warning("owner", f"{by} has it open, but its server is gone", advice)
     if owner.endpoint is not None and not os.path.exists(owner.endpoint):
-        advice = f"end process {pid} when it no longer answers; commands cannot reach it"
+        advice = (
+            f"end process {owner.server_pid} when it no longer answers; commands cannot reach it"
+        )
         return warning("owner", f"{by} has it open, but its socket is gone", advice)
     return ok("owner", f"{by} has the project open")
 

@@ -7,9 +7,9 @@ import stat
 from collections.abc import Iterator, Mapping
 
 from maadd.cli.doctor.check import Check, ok, problem, warning
-from maadd.cli.doctor.locks import lock_holders
 from maadd.config.runtime_path import CONTROL_SOCKET, runtime_path
 from maadd.pool.runtime_dir import MAX_SOCKET_PATH
+from maadd.protocol.ownership import lock_holders
 
 _SHORTER = "set MAADD_RUNTIME_DIR to a shorter directory"
 

@@ -248,6 +248,13 @@ class Journal:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             self._start_log()
 
+    def copy_to(self, other: Journal) -> int:
+        """Hand every pending entry over to the journal of a later process; how many there are."""
+        entries = self.pending()
+        with other._reported():
+            other._insert_new(entries)
+        return len(entries)
+
     def close(self) -> None:
         """Close the database; the journal must not be used afterwards."""
         with self._reported():

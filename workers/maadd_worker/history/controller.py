@@ -135,8 +135,8 @@ class HistoryController:
 
     def outcome_of(self, journal_ids: Collection[str]) -> HistoryOutcome:
         """Where the history step of an earlier write stands now; one that failed is tried
-        again."""
-        if self._policy is None:
+        again. A write that changed no byte had none."""
+        if self._policy is None or not journal_ids:
             return HistoryOutcome("none")
         return self._policy.outcome_of(journal_ids)
 

@@ -12,6 +12,7 @@ from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.index.connection import backend_error
 from maadd_worker.index.documents import DocumentRow, FileIdentity
 from maadd_worker.index.new_document import NewDocument, new_document
+from maadd_worker.index.pass_report import ChangedId
 from maadd_worker.index.writer import IndexWriter
 from maadd_worker.markdown.document import ParsedDocument, parse_document
 from maadd_worker.markdown.frontmatter import content_hash, split_file
@@ -35,6 +36,13 @@ class IndexedDocument(msgspec.Struct, frozen=True):
     rows_made: bool = True
     replaced: DocumentRow | None = None
     """The row of the id that the file had before, when it was changed in place; it is gone."""
+
+    @property
+    def changed_id(self) -> ChangedId | None:
+        """What an operator should hear of an id that was changed in place."""
+        if self.replaced is None:
+            return None
+        return ChangedId(self.row.file_path, self.replaced.doc_id, self.row.doc_id)
 
 
 def index_document(

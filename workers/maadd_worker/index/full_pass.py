@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import TypeGuard
 
@@ -26,7 +26,7 @@ from maadd_worker.index.counters import read_counters
 from maadd_worker.index.documents import DocumentRow
 from maadd_worker.index.known_files import KnownFile, known_files
 from maadd_worker.index.load import load
-from maadd_worker.index.pass_report import PassChange, PassProgress, ReindexReport
+from maadd_worker.index.pass_report import ChangedId, PassChange, PassProgress, ReindexReport
 from maadd_worker.index.past import PastLookup, PastStamps, when_asked
 from maadd_worker.index.pipeline import Pipeline
 from maadd_worker.index.prepare import COLLECTION_THRESHOLD, FileTask, Limits, PreparedFile
@@ -150,6 +150,20 @@ def rare_collections() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
+def portions(files: Iterable[MarkdownFile]) -> Iterator[list[MarkdownFile]]:
+    """The files in portions that fit in memory and in a short transaction."""
+    portion: list[MarkdownFile] = []
+    size = 0
+    for file in files:
+        portion.append(file)
+        size += file.size
+        if len(portion) == _BATCH_FILES or size >= _BATCH_BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
 def _unknown(_doc_id: str, _path: str) -> PastStamps | None:
     return None
 
@@ -192,6 +206,7 @@ class _Pass:
         self._scanned: set[str] = set()
         self._errors: list[MaadError] = []
         self._warnings: list[str] = []
+        self._changed_ids: list[ChangedId] = []
         self._failed_types: set[str] = set()
         self._seen = self._indexed = self._skipped = self._partial = 0
         self._to_come: int | None = None
@@ -282,7 +297,7 @@ class _Pass:
         self, files: Sequence[MarkdownFile], batches: deque[_Batch]
     ) -> Iterator[list[FileTask]]:
         """What has to be looked at of the files, in portions; `batches` gets one for each."""
-        for chunk in self._chunks(files):
+        for chunk in portions(self._unscanned(files)):
             known = known_files(self._writer.connection, [file.path for file in chunk])
             tasks = [
                 FileTask(file.path, self._current_hash(known.get(file.path)))
@@ -293,21 +308,12 @@ class _Pass:
             batches.append(_Batch(len(chunk), len(chunk) - len(tasks), types))
             yield tasks
 
-    def _chunks(self, files: Sequence[MarkdownFile]) -> Iterator[list[MarkdownFile]]:
-        """The files not scanned yet (paths of types may overlap), in bounded portions."""
-        chunk: list[MarkdownFile] = []
-        size = 0
+    def _unscanned(self, files: Sequence[MarkdownFile]) -> Iterator[MarkdownFile]:
+        """The files not scanned yet: paths of types may overlap."""
         for file in files:
-            if file.path in self._scanned:
-                continue
-            self._scanned.add(file.path)
-            chunk.append(file)
-            size += file.size
-            if len(chunk) == _BATCH_FILES or size >= _BATCH_BYTES:
-                yield chunk
-                chunk, size = [], 0
-        if chunk:
-            yield chunk
+            if file.path not in self._scanned:
+                self._scanned.add(file.path)
+                yield file
 
     def _store(self, entry: TypeEntry, batch: _Batch, prepared: Sequence[PreparedFile]) -> None:
         self._seen += batch.files
@@ -338,6 +344,8 @@ class _Pass:
             return
         self._indexed += 1
         self._partial += done.row.partial
+        if done.changed_id is not None:
+            self._changed_ids.append(done.changed_id)
         if self._changed is not None:
             if done.replaced is not None:
                 self._changed(PassChange("delete", done.replaced))
@@ -410,4 +418,5 @@ class _Pass:
             prunable=swept.prunable,
             prunable_ids=swept.prunable_ids,
             complete=all(walk.state != "broken" for walk in walks),
+            changed_ids=tuple(self._changed_ids),
         )

@@ -37,6 +37,14 @@ class PassProgress(msgspec.Struct, frozen=True):
         )
 
 
+class ChangedId(msgspec.Struct, frozen=True):
+    """A file whose record got another id in place: the id before, whose row is gone, and now."""
+
+    path: str
+    before: str
+    now: str
+
+
 _SHOWN_ERRORS = 100
 """Errors in an answer, which has a budget; the rest is counted."""
 
@@ -60,6 +68,7 @@ class ReindexReport(msgspec.Struct, frozen=True):
     prunable: int
     prunable_ids: tuple[str, ...]
     complete: bool
+    changed_ids: tuple[ChangedId, ...] = ()
 
     def view(self) -> dict[str, Any]:
         """The members of a reindex answer; optional ones only when they say something."""

@@ -7,7 +7,7 @@ what a person should refresh, is told once in the log.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,6 +22,7 @@ class Notice(msgspec.Struct, frozen=True):
 
     event: str
     members: dict[str, Any]
+    level: Literal["info", "warn"] = "warn"
 
 
 def scaffold(root: ProjectRoot, files: InstructionFiles, *, fsync: bool) -> list[MaadError]:

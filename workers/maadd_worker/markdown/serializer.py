@@ -35,19 +35,23 @@ def order_keys(
 
 
 def serialize_record(
-    frontmatter: Mapping[str, Any], key_order: Sequence[str], body: str | None
+    frontmatter: Mapping[str, Any],
+    key_order: Sequence[str],
+    body: str | None,
+    *,
+    file: str = "new record",
 ) -> bytes:
     """The bytes of a new file: LF line ends, no BOM; an empty or absent body leaves none.
 
-    Keys that `key_order` lacks follow it. Raises INVALID_FIELDS for what cannot be stored,
-    the parser's codes for what the profile refuses, FRONTMATTER_GUARD when reading the bytes
-    back would not give the same record.
+    `file` is the project-relative path that failures name. Keys that `key_order` lacks follow
+    it. Raises INVALID_FIELDS for what cannot be stored, the parser's codes for what the profile
+    refuses, FRONTMATTER_GUARD when reading the bytes back would not give the same record.
     """
     check_keys(frontmatter)
     lines = [field_line(key, frontmatter[key]) for key in _every_key(key_order, frontmatter)]
     block = "".join(f"{line}\n" for line in lines)
     data = _encode(f"---\n{block}---\n" + (f"\n{body}\n" if body else ""))
-    _verify(data, "new record", frontmatter, body or "")
+    _verify(data, file, frontmatter, body or "")
     return data
 
 

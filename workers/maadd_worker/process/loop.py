@@ -17,6 +17,7 @@ import zmq
 
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, errors_of
 from maadd.protocol.messages import (
+    EXIT_NOT_OPENED,
     Bye,
     Call,
     Cancel,
@@ -43,9 +44,6 @@ from maadd_worker.process.replies import queue_full, read_timed_out, write_waite
 from maadd_worker.process.served import AnyEngine, EngineFactory, ServedReader
 from maadd_worker.process.write_queue import WriteQueue
 from maadd_worker.process.writer import Writer
-
-EXIT_NOT_OPENED = 3
-"""The project could not be opened; the front was told why."""
 
 _HEARTBEAT_S = 1.0
 _LINGER_MS = 1_000
@@ -98,6 +96,8 @@ class WorkerLoop:
         # A front that comes back is another front, and starts its own worker.
         self._socket.reconnect_ivl = -1
         self._socket.linger = _LINGER_MS
+        self._looked = False
+        """Whether nothing was left in the socket when it was last used."""
         self._poll = select.poll()
 
     def request_stop(self) -> None:
@@ -127,8 +127,7 @@ class WorkerLoop:
         return self._say_goodbye()
 
     def _sleep_ms(self) -> int:
-        # The descriptor of the socket only tells of changes: what is there must be asked.
-        if int(self._socket.get(_EVENTS)) & _READABLE:
+        if not self._looked:
             return 0
         due = min(self._next_heartbeat, self._writes.next_expiry())
         if self._reads is not None:
@@ -139,8 +138,11 @@ class WorkerLoop:
 
     def _receive(self) -> None:
         socket = self._socket
+        self._looked = False
         for _ in range(_FRAMES_AT_ONCE):
+            # The descriptor of the socket only tells of changes: what is there must be asked.
             if not int(socket.get(_EVENTS)) & _READABLE:
+                self._looked = True
                 return
             frame = socket.recv(_NOW)
             try:
@@ -215,6 +217,7 @@ class WorkerLoop:
         if self._orphaned:
             return
         try:
+            self._looked = False
             self._socket.send(encode(message), _NOW)
         except zmq.Again:
             # Without a bound on the queue this only means that the connection is gone.
@@ -226,7 +229,7 @@ class WorkerLoop:
         """Moves on to the next state when its condition is met."""
         if self._state is _State.STARTING and self._writer.engine is not None:
             self._open_readers(self._writer.engine)
-        if self._stop_requested and self._state is _State.READY:
+        if (self._stop_requested or self._writer.displaced) and self._state is _State.READY:
             self._state = _State.DRAINING
             if self._engine is not None:
                 self._engine.jobs.stop()
@@ -284,6 +287,8 @@ class WorkerLoop:
             self._reads.check(now)
         if now >= self._next_heartbeat:
             self._next_heartbeat = now + _HEARTBEAT_S
+            if self._state is _State.READY:
+                self._writer.notice_loss()
             self._send(self._heartbeat())
 
     def _heartbeat(self) -> Heartbeat:
@@ -307,7 +312,8 @@ class WorkerLoop:
     def _say_goodbye(self) -> int:
         self._flush()
         failure = self._failure or self._writer.failure
-        self._send(Bye(self._writer.clean) if failure is None else Failed(failure))
+        goodbye = Bye(self._writer.clean, self._writer.displaced)
+        self._send(goodbye if failure is None else Failed(failure))
         self._socket.close()
         self._context.term()
         return 0 if failure is None else EXIT_NOT_OPENED

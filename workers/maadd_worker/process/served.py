@@ -101,12 +101,20 @@ class ServedEngine(Protocol[ReaderT]):
         """Hands over what takes the progress of a write that takes long."""
         ...
 
-    def connect_log(self, warn: Callable[..., None]) -> None:
-        """Hands over what logs a warning: its name, and members by keyword."""
+    def connect_log(self, warn: Callable[..., None], info: Callable[..., None]) -> None:
+        """Hands over what logs a warning and what logs something to know: its name, and members
+        by keyword."""
         ...
 
     def forget_session(self, session_id: str) -> None:
         """Lets go of what is kept for a session; called from any thread."""
+        ...
+
+    def lost(self) -> str | None:
+        """What was taken away of the files that the engine needs, None while all are there.
+
+        It performs nothing more then, but for its `close`; quick, and from any thread.
+        """
         ...
 
     def poll_events(self) -> list[Event]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, errors_of
-from maadd.protocol.messages import Call, Reply, WorkerConfig
+from maadd.protocol.messages import Call, Cancelled, Reply, WorkerConfig
 from maadd_worker.process.log import Log
 from maadd_worker.process.outbox import Outbox
 from maadd_worker.process.replies import internal_failure, stack_of
@@ -36,6 +36,8 @@ class Writer:
         self.clean = True
         """Whether the engine left nothing for the next start to recover."""
         self.ended = False
+        self.displaced = False
+        """Whether the files of the engine are not where they were: another one has to follow."""
         self._config = config
         self._open_engine = open_engine
         self._queue = queue
@@ -64,7 +66,7 @@ class Writer:
             engine = self._open_engine(self._config, self._note_progress)
             engine.connect_wake(self._queue.wake)
             engine.connect_progress(self._outbox.post)
-            engine.connect_log(self._log.warn)
+            engine.connect_log(self._log.warn, self._log.info)
         except (MaadError, MaadErrors) as failure:
             self.failure = [error.wire() for error in errors_of(failure)]
         except Exception as error:
@@ -81,9 +83,27 @@ class Writer:
     def _serve(self, engine: AnyEngine) -> None:
         pause = self._settle(engine, idle=True)
         while (group := self._queue.take(pause)) is not None:
+            if group and self.notice_loss():
+                self._hand_back(group)
+                continue
             if group:
                 self._write(engine, group)
             pause = self._settle(engine, idle=not group)
+
+    def notice_loss(self) -> bool:
+        """Look whether the engine's files are still there; from any thread."""
+        lost = None if self.engine is None else self.engine.lost()
+        if lost is not None and not self.displaced:
+            self.displaced = True
+            self._log.warn("backend_displaced", path=lost)
+            self._outbox.wake()
+        return self.displaced
+
+    def _hand_back(self, group: Sequence[Call]) -> None:
+        """Nothing of these writes is done here; the next worker takes them."""
+        for call in group:
+            if self._queue.withdraw(call.request_id):
+                self._outbox.post(Cancelled(call.request_id, withdrawn=True))
 
     def _write(self, engine: AnyEngine, group: Sequence[Call]) -> None:
         waiting = self._queue.depth()

@@ -133,9 +133,9 @@ def unplanned_dry_run(call: Call) -> Reply:
 
 
 def event_of(done: Execution) -> Event | None:
-    """The change notification of a write; None when nobody needs to know."""
+    """The change notification of a write; None for one that changed no byte."""
     plan, change = done.plan, done.change
-    if change is None or not plan.notify:
+    if change is None:
         return None
     return Event(
         change.seq, plan.action, plan.doc_id, plan.doc_type, change.updated_at, origin="tool"

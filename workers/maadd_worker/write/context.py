@@ -17,6 +17,9 @@ from maadd_worker.outcome import Advice
 from maadd_worker.schema.model import Model
 from maadd_worker.schema.validation import ValidationReport
 
+_UNREADABLE = ("PARSE_ERROR", "YAML_PROFILE_VIOLATION", "FRONTMATTER_GUARD")
+"""Codes of a record whose file would not be read back as it is meant."""
+
 
 class WriteContext(msgspec.Struct, frozen=True):
     """The fixed surroundings of a group of writes, on the writer thread."""
@@ -91,7 +94,6 @@ class Plan(msgspec.Struct, frozen=True):
     warnings: tuple[Advice, ...] = ()
     changed_fields: tuple[str, ...] = ()
     previous_version: int | None = None
-    notify: bool = True
     keeps_file: bool = False
     """Whether a new file stays when it cannot be indexed (spec 05 §6.6)."""
 
@@ -143,21 +145,31 @@ def commit_identity(role: str, identity: Any) -> CommitIdentity | None:
     return CommitIdentity(role, identity.token_id, identity.agent_id, identity.user_id)
 
 
-def preflight(context: WriteContext, doc_id: str, path: str, data: bytes) -> ParsedDocument:
-    """Parse the exact bytes before anything lands on the disk.
+def preflight(
+    context: WriteContext, doc_id: str, path: str, make: Callable[[], bytes]
+) -> tuple[bytes, ParsedDocument]:
+    """Make the exact bytes of a record and parse them before anything lands on the disk.
 
-    Raises DOC_TOO_LARGE for a record that could not be indexed, and the parser's errors with
-    `{docId, filePath, fileWritten: false}`.
+    Raises DOC_TOO_LARGE for a record that could not be indexed, and what serializer and parser
+    refuse with `{docId, filePath, fileWritten: false}`.
     """
-    cap = context.settings.max_doc_bytes
+    try:
+        data = make()
+        _refuse_too_large(data, context.settings.max_doc_bytes)
+        return data, parse_document(
+            data, path, max_annotations=context.settings.max_doc_annotations
+        )
+    except MaadError as error:
+        if error.code not in _UNREADABLE:
+            raise
+        details = {**(error.details or {}), "docId": doc_id, "filePath": path, "fileWritten": False}
+        raise MaadError(error.code, error.message, details) from error
+
+
+def _refuse_too_large(data: bytes, cap: int) -> None:
     if cap and len(data) > cap:
         raise MaadError(
             "DOC_TOO_LARGE",
             f"the record would have {len(data)} bytes, the limit is {cap} (MAAD_MAX_DOC_BYTES)",
             {"sizeBytes": len(data), "capBytes": cap},
         )
-    try:
-        return parse_document(data, path, max_annotations=context.settings.max_doc_annotations)
-    except MaadError as error:
-        details = {**(error.details or {}), "docId": doc_id, "filePath": path, "fileWritten": False}
-        raise MaadError(error.code, error.message, details) from error

@@ -80,7 +80,6 @@ def plan_draft(
     entry, schema, fields, doc_id = draft.entry, draft.schema, draft.fields, draft.doc_id
     check_doc_id(doc_id)
     path = context.model.record_path(entry, doc_id)
-    _refuse_lost_folder(context, entry)
     _refuse_indexed(context, entry, doc_id, draft.generated)
 
     frontmatter: dict[str, Any] = {
@@ -92,9 +91,9 @@ def plan_draft(
     report = validate(schema, context.model, frontmatter, "write")
     if not report.valid:
         raise MaadErrors(report_errors(report))
-    data = _bytes(draft, path, frontmatter)
+    _refuse_lost_folder(context, entry)
     _refuse_on_disk(context, entry, doc_id, draft.generated)
-    parsed = preflight(context, doc_id, path, data)
+    data, parsed = preflight(context, doc_id, path, lambda: _bytes(draft, path, frontmatter))
 
     warnings = report_advice(report) + missing_refs(
         context.writer, schema, frontmatter, None, claimed
@@ -150,7 +149,7 @@ def _bytes(draft: Draft, path: str, frontmatter: dict[str, Any]) -> bytes:
     body = draft.body
     if body is None and schema.template:
         body = render_template(schema.template, frontmatter)
-    return serialize_record(frontmatter, order, body)
+    return serialize_record(frontmatter, order, body, file=path)
 
 
 def _choose_id(

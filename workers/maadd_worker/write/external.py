@@ -21,6 +21,7 @@ from maadd_worker.index.batch import store_batch
 from maadd_worker.index.documents import DocumentRow, FileIdentity
 from maadd_worker.index.former_paths import former_paths, who_left
 from maadd_worker.index.known_files import known_files
+from maadd_worker.index.pass_report import ChangedId
 from maadd_worker.index.prepare import FileTask, Limits, PreparedFile, prepare_files
 from maadd_worker.index.tombstone_files import register_tombstones
 from maadd_worker.index.writer import IndexWriter
@@ -107,6 +108,7 @@ class TakenOver(msgspec.Struct, frozen=True):
     changes: tuple[ExternalChange, ...]
     failed: dict[str, FailedFile]
     settled: tuple[str, ...]
+    changed_ids: tuple[ChangedId, ...]
 
 
 def take_over(context: WriteContext, findings: Sequence[Finding]) -> TakenOver:
@@ -118,9 +120,10 @@ def take_over(context: WriteContext, findings: Sequence[Finding]) -> TakenOver:
         register_tombstones(context.writer, context.root, files, context.settings.max_doc_bytes)
     records = [one for one in findings if not _is_tombstone(one.path)]
     changes: list[ExternalChange] = []
+    changed_ids: list[ChangedId] = []
     failed: dict[str, FailedFile] = {}
     stamps = {one.path: _stamp(context.root, one.path) for one in records}
-    prepared = _prepared(context, [one.path for one in records])
+    prepared = prepare_paths(context, [one.path for one in records])
     there = [file for file in prepared if file.state != "gone"]
     for outcome in store_batch(context.writer, context.root, there) if there else ():
         if outcome.errors:
@@ -132,6 +135,8 @@ def take_over(context: WriteContext, findings: Sequence[Finding]) -> TakenOver:
             continue
         if done.replaced is not None:
             changes.append(ExternalChange("delete", done.replaced))
+        if done.changed_id is not None:
+            changed_ids.append(done.changed_id)
         if done.action != "unchanged":
             changes.append(ExternalChange(done.action, done.row))
     missing = {file.path for file in prepared if file.state == "gone"}
@@ -141,13 +146,25 @@ def take_over(context: WriteContext, findings: Sequence[Finding]) -> TakenOver:
             removed = [_remove(context, one) for one in gone]
         changes.extend(change for change in removed if change is not None)
     settled = tuple(one.path for one in findings if one.path not in failed)
-    return TakenOver(tuple(changes), failed, settled)
+    return TakenOver(tuple(changes), failed, settled, tuple(changed_ids))
 
 
-def _prepared(context: WriteContext, paths: list[str]) -> list[PreparedFile]:
+def prepare_paths(
+    context: WriteContext, paths: Sequence[str], *, made_since: str = ""
+) -> list[PreparedFile]:
+    """The files at some paths, ready to be stored, except for those with current rows that were
+    made since `made_since` (a stamp of the index)."""
     plans = context.writer.type_plans(context.model)
-    known = known_files(context.writer.connection, paths)
-    limits = Limits(context.settings.max_doc_bytes, context.settings.max_doc_annotations)
+    known = {
+        path: row
+        for path, row in known_files(context.writer.connection, paths).items()
+        if row.indexed_at >= made_since
+    }
+    limits = Limits(
+        context.settings.max_doc_bytes,
+        context.settings.max_doc_annotations,
+        context.writer.wants_texts,
+    )
     tasks = [
         FileTask(path, row.current_hash(plans) if (row := known.get(path)) else None)
         for path in paths

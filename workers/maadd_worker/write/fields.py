@@ -22,6 +22,11 @@ def parse_fields(value: object) -> dict[str, Any]:
 
     Raises INVALID_FIELDS for anything else and FRONTMATTER_GUARD for engine-owned keys.
     """
+    return check_caller_keys(fields_object(value))
+
+
+def fields_object(value: object) -> Mapping[str, Any]:
+    """What the caller sent as an object, whatever its keys. INVALID_FIELDS for anything else."""
     if isinstance(value, str):
         try:
             value = msgspec.json.decode(value)
@@ -37,15 +42,21 @@ def parse_fields(value: object) -> dict[str, Any]:
             "fields must be an object of field names and values",
             {"field": "fields"},
         )
-    owned = [key for key in IDENTITY_KEYS if key in value]
+    return value
+
+
+def check_caller_keys(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields, none of which is the engine's. FRONTMATTER_GUARD, INVALID_FIELDS for a key that
+    cannot be stored."""
+    owned = [key for key in IDENTITY_KEYS if key in fields]
     if owned:
         raise MaadError(
             "FRONTMATTER_GUARD",
             f"{', '.join(owned)}: written by the engine only; leave them out of fields "
             "(a new record's id goes into docId)",
         )
-    check_keys(value)
-    return dict(value)
+    check_keys(fields)
+    return dict(fields)
 
 
 def original_bytes(text: str) -> bytes:

@@ -6,11 +6,13 @@ and answer still replays. Scope: principal, tool and key, within the project.
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import apsw
 import msgspec
 
 from maadd.protocol.errors import MaadError
@@ -30,6 +32,8 @@ ON CONFLICT (principal, tool, key) DO UPDATE SET
     completed_at_ms = excluded.completed_at_ms, used_at_ms = excluded.used_at_ms,
     result = excluded.result
 """
+_RESULT = "SELECT result FROM idempotency WHERE principal = ? AND tool = ? AND key = ?"
+_SET_RESULT = "UPDATE idempotency SET result = ? WHERE principal = ? AND tool = ? AND key = ?"
 _PUT_RECORD = "INSERT OR IGNORE INTO idempotency_records VALUES (?, ?, ?, ?)"
 _EXPIRE = "DELETE FROM idempotency WHERE completed_at_ms <= ?"
 _COUNT = "SELECT count(*) FROM idempotency"
@@ -49,19 +53,22 @@ class KeyScope(msgspec.Struct, frozen=True):
 
 
 class StoredAnswer(msgspec.Struct, frozen=True):
-    """What the first call answered: its `data`, its warnings, the journal ids of its writes."""
+    """What the first call answered: its `data`, its warnings, the journal ids of its writes and
+    the commit, if it had one by then."""
 
     data: msgspec.Raw
     warnings: list[dict[str, Any]]
     journal_ids: list[str]
     request_id: str = ""
     completed_at: str = ""
+    sha: str | None = None
 
 
-class _Result(msgspec.Struct, frozen=True):
+class _Result(msgspec.Struct, frozen=True, omit_defaults=True):
     data: msgspec.Raw
     warnings: list[dict[str, Any]]
     journal_ids: list[str]
+    sha: str | None = None
 
 
 def key_scope(principal: str | None, tool: str, key: str, args: Mapping[str, Any]) -> KeyScope:
@@ -98,7 +105,12 @@ class AnswerStore:
         execute(_TOUCH, (now_ms, scope.principal, scope.tool, scope.key))
         stored = msgspec.json.decode(result, type=_Result)
         return StoredAnswer(
-            stored.data, stored.warnings, stored.journal_ids, request_id, _iso(completed_at_ms)
+            stored.data,
+            stored.warnings,
+            stored.journal_ids,
+            request_id,
+            _iso(completed_at_ms),
+            stored.sha,
         )
 
     def holds(self, scope: KeyScope, now_ms: int) -> bool:
@@ -124,6 +136,21 @@ class AnswerStore:
         count: Any = connection.execute(_COUNT).get
         if count > self._capacity:
             connection.execute(_EVICT, (count - self._capacity,))
+
+    def note_commits(self, commits: Sequence[tuple[KeyScope, str]]) -> None:
+        """Keep the commits that answered calls got; they are made after the answers are stored."""
+        if not commits:
+            return
+        execute = self._writer.connection.execute
+        # The record is safe, and so is its answer: a replay then merely lacks the commit's id.
+        with contextlib.suppress(apsw.Error), self._writer.transaction():
+            for scope, sha in commits:
+                key = (scope.principal, scope.tool, scope.key)
+                result = execute(_RESULT, key).get
+                if result is not None:
+                    kept = msgspec.json.decode(result, type=_Result)
+                    noted = msgspec.json.encode(msgspec.structs.replace(kept, sha=sha))
+                    execute(_SET_RESULT, (noted, *key))
 
 
 def _iso(epoch_ms: int) -> str:

@@ -9,28 +9,32 @@ from __future__ import annotations
 import msgspec
 
 from maadd.protocol.arguments import ReindexArgs
-from maadd.protocol.errors import MaadError, MaadErrors, errors_of
+from maadd.protocol.errors import MaadError
 from maadd_worker.disk.paths import is_safe_relative
+from maadd_worker.disk.scan import TOMBSTONE_PREFIX, MarkdownFile
 from maadd_worker.history.lost_versions import past_of
 from maadd_worker.history.outcome import GitFailure
-from maadd_worker.index.document import index_document
-from maadd_worker.index.full_pass import PassSteps, index_steps
-from maadd_worker.index.pass_report import PassProgress, ReindexReport
+from maadd_worker.index.batch import store_batch
+from maadd_worker.index.full_pass import PassSteps, index_steps, portions
+from maadd_worker.index.pass_report import ChangedId, PassProgress, ReindexReport
 from maadd_worker.index.past import PastLookup
 from maadd_worker.outcome import Advice, Outcome
+from maadd_worker.watch.places import is_walked
 from maadd_worker.write.context import WriteContext
+from maadd_worker.write.external import prepare_paths
 
 REINDEX_WARNING = "REINDEX_WARNING"
 
-_STEP_FILES = 50
-"""Each has a transaction of its own here."""
+
+_NEVER = "~"
+"""After every stamp: no row is new enough."""
 
 
 def check_scope(context: WriteContext, args: ReindexArgs) -> None:
     """Refuse a run that could not begin.
 
-    Raises INVALID_FIELDS for more than one scope, FILE_NOT_FOUND, UNKNOWN_TYPE,
-    PATH_OUTSIDE_PROJECT.
+    Raises INVALID_FIELDS for more than one scope and for a path where no records lie,
+    FILE_NOT_FOUND, UNKNOWN_TYPE, PATH_OUTSIDE_PROJECT.
     """
     _scope(context, args)
 
@@ -44,7 +48,8 @@ def reindex_steps(
     """
     scope = _scope(context, args)
     if scope is not None:
-        return (yield from _index_files(context, scope, force=args.force))
+        anew = args.force or not scope.is_folder
+        return (yield from _index_files(context, scope, (made_since or _NEVER) if anew else ""))
     complaints: list[str] = []
 
     def past() -> PastLookup:
@@ -79,9 +84,9 @@ def reindex_outcome(report: ReindexReport, args: ReindexArgs) -> Outcome:
 
 
 class _Scope(msgspec.Struct, frozen=True):
-    """A part of the project: one file, or the files below a folder."""
+    """A part of the project: one file, or the files below some folders."""
 
-    path: str
+    paths: tuple[str, ...]
     is_folder: bool
 
 
@@ -93,55 +98,83 @@ def _scope(context: WriteContext, args: ReindexArgs) -> _Scope | None:
             "INVALID_FIELDS", "give one of docId, docType and path", {"field": named[1]}
         )
     if args.doc_id is not None:
-        return _Scope(context.live_row(args.doc_id).file_path, is_folder=False)
+        return _Scope((context.live_row(args.doc_id).file_path,), is_folder=False)
     if args.doc_type is not None:
-        return _Scope(context.model.entry(args.doc_type).path, is_folder=True)
-    if args.path is None:
-        return None
-    if not is_safe_relative(args.path):
-        raise MaadError("PATH_OUTSIDE_PROJECT", f'"{args.path}" is no path below the project root')
-    return _Scope(args.path.rstrip("/"), is_folder=not args.path.endswith(".md"))
+        return _Scope((context.model.entry(args.doc_type).path,), is_folder=True)
+    return None if args.path is None else _scope_of_path(context, args.path)
 
 
-def _index_files(context: WriteContext, scope: _Scope, *, force: bool) -> PassSteps:
-    paths = [scope.path]
+def _scope_of_path(context: WriteContext, path: str) -> _Scope:
+    """A path at, above or below registered folders: whatever a run over everything comes to."""
+    if not is_safe_relative(path):
+        raise MaadError("PATH_OUTSIDE_PROJECT", f'"{path}" is no path below the project root')
+    path = path.rstrip("/")
+    registered = [entry.path for entry in context.model.registry.types.values()]
+    is_folder = not path.endswith(".md")
+    if is_folder:
+        within = tuple(one for one in registered if f"{one}/".startswith(f"{path}/"))
+        if within:
+            return _Scope(within, is_folder=True)
+    name = path.rpartition("/")[2]
+    walked = is_walked(context.root, f"{path}/x.md" if is_folder else path, context.model)
+    if not walked or name.startswith(TOMBSTONE_PREFIX):
+        raise MaadError(
+            "INVALID_FIELDS",
+            f'"{path}" is no place of records; these lie in {", ".join(sorted(set(registered)))}',
+            {"field": "path"},
+        )
+    return _Scope((path,), is_folder)
+
+
+def _index_files(context: WriteContext, scope: _Scope, made_since: str) -> PassSteps:
+    """Look at the files of a scope; rows made before `made_since` are made anew."""
+    files = {path: MarkdownFile(path, 0, 0, 0) for path in scope.paths}
+    warnings, complete = list[str](), True
     if scope.is_folder:
-        paths = [file.path for file in context.root.walk_markdown(scope.path).files]
-    indexed = skipped = partial = 0
+        walks = [context.root.walk_markdown(folder) for folder in scope.paths]
+        files = {file.path: file for walk in walks for file in walk.files}
+        warnings = list(dict.fromkeys(text for walk in walks for text in walk.warnings))
+        complete = all(walk.complete for walk in walks)
+    seen = indexed = skipped = partial = 0
     errors: list[MaadError] = []
-    for number, path in enumerate(paths):
-        if number and number % _STEP_FILES == 0:
-            yield PassProgress(scope.path, len(paths), number, indexed, len(errors), len(paths))
-        try:
-            content = context.root.read(path, context.settings.max_doc_bytes or None)
-            with context.writer.transaction():
-                done = index_document(
-                    context.writer,
-                    context.model,
-                    context.root,
-                    path,
-                    content.data,
-                    max_annotations=context.settings.max_doc_annotations,
-                    force=force or len(paths) == 1,
-                )
-        except (MaadError, MaadErrors) as failure:
-            errors.extend(errors_of(failure))
-            continue
-        if done.action == "unchanged" and not (force or len(paths) == 1):
-            skipped += 1
-        else:
-            indexed += 1
-            partial += done.row.partial
+    changed_ids: list[ChangedId] = []
+    for portion in portions(files.values()):
+        if seen:
+            yield PassProgress(scope.paths[0], len(files), seen, indexed, len(errors), len(files))
+        seen += len(portion)
+        paths = [file.path for file in portion]
+        prepared = prepare_paths(context, paths, made_since=made_since)
+        errors += [_gone(file.path) for file in prepared if file.state == "gone"]
+        there = [file for file in prepared if file.state != "gone"]
+        for outcome in store_batch(context.writer, context.root, there) if there else ():
+            errors.extend(outcome.errors)
+            done = outcome.done
+            if done is None:
+                continue
+            if done.changed_id is not None:
+                changed_ids.append(done.changed_id)
+            indexed += done.rows_made
+            skipped += not done.rows_made
+            partial += done.rows_made and done.row.partial
     return ReindexReport(
-        scanned=len(paths),
+        scanned=len(files),
         indexed=indexed,
         skipped=skipped,
         errors=tuple(errors),
         rebuilt_types=(),
         partial=partial,
         pruned=0,
-        warnings=(),
+        warnings=tuple(warnings),
         prunable=0,
         prunable_ids=(),
-        complete=True,
+        complete=complete,
+        changed_ids=tuple(changed_ids),
+    )
+
+
+def _gone(path: str) -> MaadError:
+    return MaadError(
+        "FILE_READ_ERROR",
+        f"{path} cannot be read: No such file or directory",
+        {"file": path, "errno": "ENOENT"},
     )

@@ -29,9 +29,10 @@ from maadd_worker.write.context import (
 from maadd_worker.write.fields import (
     IDENTITY_KEYS,
     changed_keys,
+    check_caller_keys,
+    fields_object,
     missing_refs,
     original_bytes,
-    parse_fields,
 )
 from maadd_worker.write.stored import (
     StoredRecord,
@@ -63,13 +64,14 @@ def plan_update(
             "body replaces the text and appendBody adds to it; send one of them",
             {"field": "appendBody"},
         )
+    given = fields_object(args.fields) if args.fields is not UNSET else {}
     if original is not None:
         _refuse_parts(args)
     row, content = current_row(context, args.doc_id)
     check_expectations(row, args.expected_version, args.expected_hash)
     schema = context.model.schema(row.doc_type)
     stored = load_stored(context, row, content)
-    fields = parse_fields(args.fields) if args.fields is not UNSET else {}
+    fields = check_caller_keys(given)
     unset = tuple(args.unset_fields or ())
     if original is None:
         merged = _merge(stored, schema, fields, unset)
@@ -85,16 +87,18 @@ def plan_update(
     warnings += missing_refs(context.writer, schema, merged, set(changed), claimed)
 
     touches_body = args.body is not None or args.append_body is not None
-    data, parsed = stored.data, None
+    data: bytes = stored.data
+    parsed: ParsedDocument | None = None
     if changed or touches_body or original is not None:
-        data = rewrite_record(
-            stored.data if original is None else original_bytes(original),
+        order = order_keys(merged, schema.required, list(schema.fields))
+        before = stored.data if original is None else original_bytes(original)
+        body = update_body(stored.split, args.body, args.append_body) if touches_body else None
+        data, parsed = preflight(
+            context,
+            row.doc_id,
             row.file_path,
-            merged,
-            order_keys(merged, schema.required, list(schema.fields)),
-            body=update_body(stored.split, args.body, args.append_body) if touches_body else None,
+            lambda: rewrite_record(before, row.file_path, merged, order, body=body),
         )
-        parsed = preflight(context, row.doc_id, row.file_path, data)
     return _plan(
         row, stored, args, merged, tuple(changed), data, parsed, report, warnings, identity
     )
@@ -204,8 +208,4 @@ def _plan(
         warnings=warnings,
         changed_fields=changed,
         previous_version=row.version,
-        notify=bool(changed)
-        or change is not None
-        or args.body is not None
-        or args.append_body is not None,
     )

@@ -242,14 +242,13 @@ def _plan(
     report = validate(schema, context.model, working, "write", changed)
     if not report.valid:
         raise MaadErrors(report_errors(report))
-    data = rewrite_record(
-        stored.data,
+    order = order_keys(working, schema.required, list(schema.fields))
+    data, parsed = preflight(
+        context,
+        row.doc_id,
         row.file_path,
-        working,
-        order_keys(working, schema.required, list(schema.fields)),
-        body=None,
+        lambda: rewrite_record(stored.data, row.file_path, working, order, body=None),
     )
-    parsed = preflight(context, row.doc_id, row.file_path, data)
     names = ",".join(one.strategy for one in applied)
 
     def answer(_row: DocumentRow | None) -> dict[str, Any]:

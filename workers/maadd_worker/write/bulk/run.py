@@ -73,11 +73,13 @@ class BulkWork(msgspec.Struct, frozen=True):
 
 
 class BulkEnd(msgspec.Struct, frozen=True):
-    """A call that was carried out; `request` is its history step, None when no byte changed."""
+    """A call that was carried out; `request` is its history step, None when no byte changed, and
+    `scope` its key, if it has one."""
 
     report: Report
     done: tuple[Execution, ...]
     request: CommitRequest | None
+    scope: KeyScope | None
 
 
 def new_mark(detail: str, outcome: str, *, atomic: bool = False) -> BulkMark:
@@ -136,7 +138,7 @@ def carry_out(
     if work.mark.atomic:
         run.refuse_incomplete()
     done = run.executions(())
-    return BulkEnd(reports[-1], done, _request(work.mark, done))
+    return BulkEnd(reports[-1], done, _request(work.mark, done), scope)
 
 
 class _Run:
