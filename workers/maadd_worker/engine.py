@@ -30,7 +30,7 @@ from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare, sooner
 from maadd_worker.engine_events import reindex_events, stale_model_event, truncated_events
-from maadd_worker.engine_jobs import JOBS_KEY, Jobs
+from maadd_worker.engine_jobs import ENDED_JOBS_KEY, JOBS_KEY, Jobs
 from maadd_worker.engine_placement import keep_entries, placement_of
 from maadd_worker.engine_report import empty_advisories, free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
@@ -42,10 +42,11 @@ from maadd_worker.history.controller import HistoryController
 from maadd_worker.history.outcome import HistoryOutcome
 from maadd_worker.index.empty_guard import has_no_file, may_have_lost, unindexed_files
 from maadd_worker.index.full_pass import PassSteps, run_steps
+from maadd_worker.index.layout import INDEX_PATH
 from maadd_worker.index.pass_report import ReindexReport
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.rebuilt import note_nothing_lost
-from maadd_worker.index.store import INDEX_PATH, Index, IndexReader
+from maadd_worker.index.store import Index, IndexReader
 from maadd_worker.index.writer import FIRST_PASS_KEY
 from maadd_worker.instructions.files import InstructionFiles
 from maadd_worker.instructions.refresh import RefreshContext, check_refresh
@@ -394,10 +395,11 @@ class Engine:
     # -- jobs ----------------------------------------------------------------------------
 
     def resume_jobs(self) -> None:
-        """At the start of a server: go on with the jobs that an earlier process did not end."""
-        if not self.read_only:
-            with contextlib.closing(self._index.reader()) as reader:
-                self.jobs.resume(reader.meta_get(JOBS_KEY))
+        """At the start of a server: go on with the jobs that an earlier process did not end, and
+        know those that ended."""
+        with contextlib.closing(self._index.reader()) as reader:
+            noted, ended = reader.meta_get(JOBS_KEY), reader.meta_get(ENDED_JOBS_KEY)
+        self.jobs.resume(noted, ended, read_only=self.read_only)
 
     def check_job(self, args: ReindexArgs) -> None:
         """See JobHost."""

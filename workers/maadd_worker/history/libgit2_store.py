@@ -357,11 +357,12 @@ class Libgit2Store:
             self._recent[path] = _Indexed(entry, (*earlier, *before[path]), now)
 
     def _lost_entries(self) -> dict[str, TreeEntry | None]:
-        """The recent entries in whose place the index has what stood there before, though HEAD
-        has not gone back: a `git reset` is meant."""
-        if not self._recent or not self._index.changed_outside():
+        """The recent entries in whose place the index has what stood there before, by no will of
+        a person: HEAD has not gone back, as with `git reset`, and no command has changed entries,
+        as `git rm --cached` does."""
+        found = self._index.written_over(list(self._recent)) if self._recent else None
+        if found is None:
             return {}
-        found = self._index.objects_of(list(self._recent))
         lost: dict[str, TreeEntry | None] = {}
         try:
             self._load_head(self._repository.lookup_reference("HEAD"))

@@ -20,6 +20,9 @@ from types import MappingProxyType
 
 import apsw
 
+INDEX_PATH = "_backend/maad.db"
+"""The file of the index, from the project's folder."""
+
 APPLICATION_ID = 0x4D414144
 """`PRAGMA application_id` of our files ("MAAD"); a file of the reference has 0."""
 
