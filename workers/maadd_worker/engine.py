@@ -39,7 +39,6 @@ from maadd_worker.failpoints import arm, reach
 from maadd_worker.gate import Gate
 from maadd_worker.history.backup import BackupContext, backup
 from maadd_worker.history.controller import HistoryController
-from maadd_worker.history.external import ExternalEdits
 from maadd_worker.history.outcome import HistoryOutcome
 from maadd_worker.index.empty_guard import has_no_file, may_have_lost, unindexed_files
 from maadd_worker.index.full_pass import PassSteps, run_steps
@@ -62,9 +61,7 @@ from maadd_worker.schema.model import ModelRefresh, load_model, refresh_model, s
 from maadd_worker.semantic.providers.embedder import Embedder
 from maadd_worker.semantic.service import SemanticIndex
 from maadd_worker.write.activity import WriteActivity
-from maadd_worker.write.answer import (
-    event_of,
-)
+from maadd_worker.write.answer import event_of
 from maadd_worker.write.bulk.tools import BULK_WRITES
 from maadd_worker.write.context import WriteContext, commit_identity
 from maadd_worker.write.group import Execution
@@ -109,15 +106,10 @@ class Engine:
         self._events: deque[Event] = deque()
         self._activity = WriteActivity()
         self._gate: Gate | None = None
+        self._watching = Watching(config, root, index, history, self._plans, self._write_context)
         self._aftercare = Aftercare(
-            index,
-            journal,
-            history,
-            self._record_paths,
-            lambda changed: self._watching.adopt(self._write_context(), changed),
+            index, journal, history, self._record_paths, self._watching.adopt
         )
-        edits = ExternalEdits.asked_for(config.history, root.path, history)
-        self._watching = Watching(root, index, config.settings, self._plans, edits)
         self.jobs = Jobs(
             self,
             lambda: self._model.model,
@@ -219,7 +211,7 @@ class Engine:
         self._watching.wanted = True
         if self.index_empty is not None and not self._may_have_lost:
             # It never had a record, so it has lost none: the files are new.
-            self._events += self._watching.take_over_first(self._write_context, progress)
+            self._events += self._watching.take_over_first(progress)
             self.index_empty = None
         self._watch_when_served()
 
@@ -517,8 +509,7 @@ class Engine:
             self._history.release()
         if self._watching.findings.take_model_change():
             self._refresh_model()
-        taken = self._watching.take_over(self._write_context, idle)
-        self._events.extend(taken)
+        self._events += self._watching.take_over(idle)
         more = self.jobs.step()
         self._tell_notices()
         wait = sooner(sooner(wait, self._semantic.settle(idle)), self._watching.next_wait())

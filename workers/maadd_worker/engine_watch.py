@@ -10,9 +10,10 @@ from typing import Any
 import apsw
 import msgspec
 
-from maadd.protocol.messages import Event, WorkerSettings
+from maadd.protocol.messages import Event, WorkerConfig
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.engine_events import changed_id_events, truncated_events
+from maadd_worker.history.controller import HistoryController
 from maadd_worker.history.external import ExternalEdits
 from maadd_worker.index.connection import backend_error
 from maadd_worker.index.plan import TypePlans
@@ -43,15 +44,16 @@ _OFF = {
 
 
 class Watching:
-    """Made with the engine; watches only after `start`. `edits` commits what is taken over."""
+    """Made with the engine; watches only after `start`."""
 
     def __init__(
         self,
+        config: WorkerConfig,
         root: ProjectRoot,
         index: Index,
-        settings: WorkerSettings,
+        history: HistoryController,
         plans: Callable[[], TypePlans],
-        edits: ExternalEdits | None,
+        context: Callable[[], WriteContext],
     ) -> None:
         self.findings = Findings()
         self.wanted = False
@@ -61,9 +63,10 @@ class Watching:
         self.info: Callable[..., None] = _nobody_reads
         self._root = root
         self._index = index
-        self._settings = settings
+        self._settings = config.settings
         self._plans = plans
-        self._edits = edits
+        self._context = context
+        self._edits = ExternalEdits.asked_for(config.history, root.path, history)
         self._watcher: Watcher | None = None
         self._look: threading.Thread | None = None
 
@@ -87,9 +90,7 @@ class Watching:
         )
         self._watcher.start()
 
-    def take_over_first(
-        self, context: Callable[[], WriteContext], progress: Callable[[str], None]
-    ) -> list[Event]:
+    def take_over_first(self, progress: Callable[[str], None]) -> list[Event]:
         """Writer, at the start: take over every file as if it had just appeared, before anybody
         is told that there is none; what to tell subscribers. BACKEND_ERROR."""
         events: list[Event] = []
@@ -99,7 +100,7 @@ class Watching:
             self.findings.add((*found.changed, *found.tombstones), "seen")
             while waiting := self.findings.pending:
                 progress(f"{waiting} files to index")
-                events += self.take_over(context, idle=True)
+                events += self.take_over(idle=True)
         except apsw.Error as failure:
             raise backend_error(failure, "filled") from failure
         return events
@@ -143,13 +144,13 @@ class Watching:
             return 0.0
         return self._edits.next_wait() if self._edits is not None else None
 
-    def take_over(self, context: Callable[[], WriteContext], idle: bool) -> list[Event]:
+    def take_over(self, idle: bool) -> list[Event]:
         """Writer: index some of the backlog; what to tell subscribers."""
         findings = self.findings.take(_IDLE_FILES if idle else _BUSY_FILES)
         if not findings:
             return []
         try:
-            done = take_over(context(), findings)
+            done = take_over(self._context(), findings)
         except BaseException:
             self.findings.done({}, ())
             self.findings.put_back(findings)
@@ -166,12 +167,12 @@ class Watching:
             self.findings.retry_duplicates()
         return self.took_over(done.changes)
 
-    def adopt(self, context: WriteContext, changed: set[str]) -> set[str]:
+    def adopt(self, changed: set[str]) -> set[str]:
         """Writer: these files differ from Git although the index may have them, as when a stop
         came before the commit of edits. Those of them that will be committed."""
         if self._edits is None or not changed:
             return set()
-        found = uncommitted_records(context, sorted(changed))
+        found = uncommitted_records(self._context(), sorted(changed))
         self._edits.add(found)
         return changed.intersection(path for edit in found for path in edit.paths)
 

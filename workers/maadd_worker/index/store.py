@@ -43,9 +43,6 @@ __all__ = [
     "NewDocument",
 ]
 
-INDEX_PATH = "_backend/maad.db"
-"""Where a project has its index, relative to its root."""
-
 
 class Index:
     """An open index. `created` tells that it was empty when opened; `carried` counts the records
@@ -154,7 +151,7 @@ class Index:
 def make_first_index(root: str) -> None:
     """The index of a new project, which has no record yet; one that exists stays as it is.
     BACKEND_ERROR."""
-    index = Index.open(os.path.join(root, INDEX_PATH), read_only=False)
+    index = Index.open(os.path.join(root, layout.INDEX_PATH), read_only=False)
     try:
         if index.created and not index.carried:
             note_nothing_lost(index.writer())
