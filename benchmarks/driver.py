@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,13 @@ async def run_load(
 def is_success(status: int, answer: bytes) -> bool:
     """Whether a tool call came to its end."""
     return status == 200 and b'{\\"ok\\":true' in answer
+
+
+def data_of(answer: bytes) -> dict[str, Any]:
+    """The `data` of a tool call's envelope."""
+    message = json.loads(answer[answer.index(b'{"jsonrpc"') :])
+    data: dict[str, Any] = json.loads(message["result"]["content"][0]["text"])["data"]
+    return data
 
 
 def figures(load: Load) -> dict[str, float]:

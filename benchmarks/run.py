@@ -32,11 +32,13 @@ from benchmarks.driver import (
     Connection,
     Load,
     call_body,
+    data_of,
     figures,
     is_success,
     open_session,
     run_load,
 )
+from benchmarks.reads import reads
 
 CLIENTS = 8
 _QUIET_S = 1.0
@@ -100,7 +102,7 @@ async def _over_http(daemon: Daemon, records: int, seconds: float) -> dict[str, 
     await asyncio.sleep(_QUIET_S)
     results["reindex_forced_per_s"] = await _reindex_rate(sessions[0], records, force=True)
     await asyncio.sleep(_QUIET_S)
-    hot = await _run(sessions, "maad_get", lambda n: {"docId": f"ins-{n % inspections:06d}"}, 1.0)
+    await _run(sessions, "maad_get", lambda n: {"docId": f"ins-{n % inspections:06d}"}, 1.0)
     sample = await sessions[0].post(call_body("maad_get", {"docId": "ins-000001"}))
     bare_port = free_port()
     bare = start_bare_server(bare_port, len(sample[2]))
@@ -116,14 +118,8 @@ async def _over_http(daemon: Daemon, records: int, seconds: float) -> dict[str, 
     finally:
         bare.terminate()
         bare.wait()
-    hot = await _run(sessions, "maad_get", lambda n: {"docId": f"ins-{n % 500:06d}"}, seconds)
-    results["get_hot"] = figures(hot)
-    cold = await _run(
-        sessions, "maad_get", lambda n: {"docId": f"ins-{n % 500:06d}", "depth": "cold"}, seconds
-    )
-    results["get_cold"] = figures(cold)
-    results["query"] = figures(await _run(sessions, "maad_query", _query, seconds))
-    results["summary"] = figures(await _run(sessions, "maad_summary", lambda _: {}, seconds))
+    for read in reads(await _cursors(sessions[0])):
+        results[read.name] = figures(await _run(sessions, read.tool, read.arguments, seconds))
     results["create_alone"] = figures(await _run(sessions[:1], "maad_create", _create, seconds))
     results["create_8"] = figures(await _run(sessions, "maad_create", _create, seconds))
     for one in sessions:
@@ -131,17 +127,16 @@ async def _over_http(daemon: Daemon, records: int, seconds: float) -> dict[str, 
     return results
 
 
-def _query(number: int) -> dict[str, Any]:
-    return {
-        "docType": "inspection",
-        "filters": {
-            "status": ("open", "closed", "planned")[number % 3],
-            "score": {"op": "gte", "value": number % 90},
-        },
-        "fields": ["title", "station", "status", "score", "done_on"],
-        "sortBy": "done_on",
-        "limit": 20,
-    }
+async def _cursors(session: Connection) -> list[str]:
+    """Where the pages of twenty changes of the whole project begin, but for the last."""
+    cursors = [""]
+    while True:
+        arguments = {"cursor": cursors[-1], "limit": 20}
+        _, _, answer = await session.post(call_body("maad_changes_since", arguments))
+        following = data_of(answer)["nextCursor"]
+        if following is None:
+            return cursors[:-1]
+        cursors.append(following)
 
 
 _serial = itertools.count()
@@ -255,15 +250,10 @@ def print_table(results: dict[str, Any]) -> None:
     print(
         f"| bare uvicorn, {CLIENTS} connections | {bare:.0f}/s | {_latency(results['bare'])} | 1 |"
     )
-    for name, title in (
-        ("get_hot", "`maad_get` hot"),
-        ("get_cold", "`maad_get` cold"),
-        ("query", "`maad_query`, 2 filters, 20 rows"),
-        ("summary", "`maad_summary`"),
-    ):
-        one = results[name]
+    for read in reads(()):
+        one = results[read.name]
         share = one["per_s"] / bare
-        print(f"| {title} | {one['per_s']:.0f}/s | {_latency(one)} | {share:.3f} bare |")
+        print(f"| {read.title} | {one['per_s']:.0f}/s | {_latency(one)} | {share:.3f} bare |")
     print(f"| git add + commit by command line (G) | {git:.1f}/s | | | 1 |")
     for name, title in (
         ("create_alone", "`maad_create`, one commit each, alone"),

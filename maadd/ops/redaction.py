@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping
+from types import NoneType
 from typing import Any
 
 REDACTED = "[redacted]"
@@ -14,6 +15,9 @@ _SECRET_KEY = re.compile(
 )
 _TOKEN = re.compile(r"maad_pat_[0-9A-Za-z]+", re.ASCII)
 _BEARER = re.compile(r"(bearer )\s*[A-Za-z0-9._~+/=-]{16,}", re.ASCII | re.IGNORECASE)
+
+_PLAIN = frozenset({NoneType, bool, int, float})
+"""Types of which no value holds a secret."""
 
 
 def scrub_text(text: str) -> str:
@@ -25,23 +29,28 @@ def scrub_text(text: str) -> str:
     return text
 
 
-@functools.lru_cache(maxsize=1024)
 def is_secret_key(key: str) -> bool:
     """Whether a member of that name holds a secret: `token` does, `token_id` does not."""
     return _SECRET_KEY.search(key) is not None
+
+
+@functools.lru_cache(maxsize=1024)
+def _judged_name(key: str) -> tuple[str, bool]:
+    """The name of a member as it is shown, and whether the member holds a secret."""
+    return scrub_text(key), is_secret_key(key)
 
 
 def scrub_members(members: Mapping[str, Any]) -> dict[str, Any]:
     """`members` as JSON data without secrets, at any depth."""
     scrubbed: dict[str, Any] = {}
     for key, value in members.items():
-        name = scrub_text(key)
-        if is_secret_key(key):
+        name, is_secret = _judged_name(key)
+        if is_secret:
             scrubbed[name] = REDACTED
-        elif value is None or type(value) is int or type(value) is bool:
-            scrubbed[name] = value
+        elif type(value) is str:
+            scrubbed[name] = scrub_text(value)
         else:
-            scrubbed[name] = scrub_value(value)
+            scrubbed[name] = value if type(value) in _PLAIN else scrub_value(value)
     return scrubbed
 
 

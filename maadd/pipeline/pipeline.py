@@ -7,8 +7,8 @@ the same way without the steps that concern a worker.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -81,7 +81,7 @@ class _Trace:
     )  # fmt: skip
 
     def __init__(self, tool: str) -> None:
-        self.request_id = str(uuid.uuid4())
+        self.request_id = _new_request_id()
         self.started = time.perf_counter()
         self.tool = tool
         self.payload = 0
@@ -500,6 +500,13 @@ class Pipeline:
         if trace.role is not None:
             line["role"] = trace.role.text
         return line
+
+
+def _new_request_id() -> str:
+    """A random UUID (version 4) as text; `uuid.uuid4` takes three times as long."""
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def _require(spec: ToolSpec, role: Role | None, project: str) -> None:

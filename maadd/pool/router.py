@@ -1,8 +1,9 @@
 """The one socket of the front towards its workers (design §4).
 
 Used on the event loop's thread only. The socket's descriptor is edge-triggered: it becomes
-readable when something changes, and any call on the socket may use that change up. So every
-send is followed by a look at the socket's events, and reading goes on until nothing is left.
+readable when something changes, and any call on the socket may use that change up. So sends are
+followed by a look at the socket's events, one for all of a turn of the loop because it costs as
+much as they do, and reading goes on until nothing is left.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Router:
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._drain_planned = False
+        self._closed = False
         self._context = zmq.Context(io_threads=1)
         self._socket = self._context.socket(zmq.ROUTER)
         # Without it a message to an unknown peer vanishes in silence.
@@ -80,8 +82,7 @@ class Router:
             if error.errno != zmq.EHOSTUNREACH:
                 raise
             raise PeerGone(identity.decode()) from error
-        if int(socket.get(_EVENTS)) & _READABLE:
-            self._plan_drain()
+        self._plan_drain()
 
     def bind(self, endpoint: str) -> None:
         """Take connections at one more place; those there are stay."""
@@ -92,7 +93,7 @@ class Router:
         self._drain_planned = False
         socket = self._socket
         for _ in range(_FRAMES_AT_ONCE):
-            if socket.closed or not int(socket.get(_EVENTS)) & _READABLE:
+            if self._closed or not int(socket.get(_EVENTS)) & _READABLE:
                 return
             # A DEALER's message has two frames, and both arrive at once.
             identity, frame = socket.recv(_NOW), socket.recv(_NOW)
@@ -111,8 +112,9 @@ class Router:
 
     def close(self) -> None:
         """Close the socket; unsent messages are given up after a short while."""
-        if self._socket.closed:
+        if self._closed:
             return
+        self._closed = True
         self._loop.remove_reader(self._fd)
         self._socket.close()
         self._context.term()

@@ -72,7 +72,7 @@ class MetricsServer:
             remove_socket(self._path)
 
     async def _serve(self, scope: Scope, _receive: Receive, send: Send) -> None:
-        reply = Reply(send)
+        reply = Reply(scope, send)
         refused = _refusal_of(scope)
         if refused is not None:
             await reply.send(refused)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from maadd.transport.replies import CLOSE, Answer, refusal
+from maadd.transport.replies import CLOSE, WHOLE_ANSWERS, Answer, Headers, refusal
 
 MAX_HEAD_BYTES = 65_536
 """Request line and headers, and what follows the last byte of a body: trailers, which nobody here
@@ -58,10 +59,6 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse(_HEAD_TOO_LARGE)
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if self._receiving is _Receiving.HEAD:
-            super().on_header(name, value)
-
     def on_body(self, body: bytes) -> None:
         self._got_body = True
         super().on_body(body)
@@ -80,6 +77,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self._receiving = _Receiving.BODY
         self._head_bytes = 0
+        # Trailers must not join what the application has.
+        self.headers = []
+        scope: Any = self.scope
+        scope["extensions"] = {WHOLE_ANSWERS: partial(self._answer_whole, self.cycle)}
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -95,6 +96,25 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         limit = headers_s if self._receiving is _Receiving.HEAD else request_s
         if self.loop.time() - self._since > limit:
             self._refuse(_TOO_SLOW)
+
+    def _answer_whole(self, cycle: Any, status: int, headers: Headers, body: bytes) -> bool:
+        """Send a whole answer in one write; False, and nothing sent, where the connection closes
+        or has to wait, or nobody wants the body: uvicorn's way of sending knows about those."""
+        closes = not cycle.keep_alive or cycle.disconnected or CLOSE in headers
+        if closes or self.flow.write_paused or cycle.scope["method"] == "HEAD":
+            return False
+        # It leads back to the cycle, which would live until the collector finds it.
+        del cycle.scope["extensions"]
+        cycle.waiting_for_100_continue = False
+        cycle.response_started = cycle.response_complete = True
+        lines = [b"%s: %s\r\n" % header for header in self.server_state.default_headers]
+        lines += [b"%s: %s\r\n" % header for header in headers]
+        self.transport.write(
+            b"".join((STATUS_LINE[status], *lines, b"content-length: %d\r\n\r\n" % len(body), body))
+        )
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
 
     def _names_its_host(self) -> bool:
         hosts = [value for name, value in self.headers if name == b"host"]

@@ -17,6 +17,12 @@ Receive = Callable[[], Awaitable[AsgiMessage]]
 Scope = Mapping[str, Any]
 Headers = list[tuple[bytes, bytes]]
 
+SendWhole = Callable[[int, Headers, bytes], bool]
+
+WHOLE_ANSWERS = "maadd.whole_answers"
+"""The extension of the ASGI scope that sends status, headers and body in one write (`SendWhole`);
+False when it did nothing, because this answer must go the ordinary way."""
+
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 CLOSE = (b"connection", b"close")
 
@@ -71,10 +77,11 @@ def event(message: bytes) -> bytes:
 class Reply:
     """Sends the answer to one HTTP request, at once or as a stream of events."""
 
-    __slots__ = ("_finished", "_send", "_streaming", "started")
+    __slots__ = ("_finished", "_send", "_send_whole", "_streaming", "started")
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send) -> None:
         self._send = send
+        self._send_whole: SendWhole | None = scope.get("extensions", {}).get(WHOLE_ANSWERS)
         self._streaming: asyncio.Lock | None = None
         self._finished = False
         self.started = False
@@ -143,6 +150,8 @@ class Reply:
 
     async def _complete(self, status: int, headers: Headers, body: bytes) -> None:
         self.started = self._finished = True
+        if self._send_whole is not None and self._send_whole(status, headers, body):
+            return
         length = (b"content-length", b"%d" % len(body))
         await self._send(
             {"type": "http.response.start", "status": status, "headers": [*headers, length]}

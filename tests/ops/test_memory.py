@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from maadd.ops.memory import CgroupMemory, cgroup_levels, cgroup_memory, resident_bytes
+from maadd.ops.memory import (
+    CgroupLevel,
+    CgroupMemory,
+    cgroup_levels,
+    cgroup_memory,
+    cgroup_reader,
+    resident_bytes,
+)
 
 
 class Groups:
@@ -27,7 +34,10 @@ class Groups:
         self._write(f"memory/{path}", *names)
 
     def read(self) -> CgroupMemory | None:
-        return cgroup_memory(cgroup_levels(str(self._membership), str(self._mount)))
+        return cgroup_memory(self.levels())
+
+    def levels(self) -> tuple[CgroupLevel, ...]:
+        return cgroup_levels(str(self._membership), str(self._mount))
 
     def _write(self, path: str, *files: tuple[str, object]) -> None:
         folder = self._mount / path
@@ -100,3 +110,16 @@ def test_this_process_lies_in_memory() -> None:
     resident = resident_bytes()
     assert resident is not None
     assert resident > 5_000_000
+
+
+def test_who_asks_often_gets_a_figure_of_a_moment_ago(groups: Groups) -> None:
+    groups.member("0::/a")
+    groups.v2("a", 100, 400)
+    now = 0.0
+    read = cgroup_reader(groups.levels(), lambda: now)
+    assert read() == CgroupMemory(100, 400)
+    groups.v2("a", 300, 400)
+    now = 0.05
+    assert read() == CgroupMemory(100, 400)
+    now = 0.2
+    assert read() == CgroupMemory(300, 400)

@@ -55,6 +55,31 @@ def test_endless_headers_are_cut_off(server):
         send_for_ever(connection)
 
 
+def test_requests_that_are_sent_ahead_are_answered_in_order(server):
+    asked = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nHEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    asked += b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n"
+    answer = server.raw(asked + b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    answers = [head_and_body(one) for one in answer.split(b"HTTP/1.1 ")[1:]]
+    assert [head[:3] for head, _ in answers] == [b"200", b"404", b"404", b"200"]
+    assert [len(body) > 0 for _, body in answers] == [True, False, True, True]
+    for head, body in (answers[0], *answers[2:]):
+        assert f"content-length: {len(body)}".encode() in head
+    assert [b"connection: close" in head for head, _ in answers] == [False] * 3 + [True]
+
+
+def head_and_body(answer: bytes) -> tuple[bytes, bytes]:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return head, body
+
+
+def test_trailers_say_nothing_about_who_asks(server, tokens):
+    asked = b"POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
+    answer = server.raw(
+        asked + f"Authorization: Bearer {tokens.admin}\r\n\r\n".encode(), until=b'"}]}'
+    )
+    assert answer.startswith(b"HTTP/1.1 401 ")
+
+
 @pytest.mark.parametrize("piece", [b"X-Filler: " + b"x" * 4000 + b"\r\n", b"x" * 4000])
 def test_endless_trailers_are_cut_off(server, piece):
     def send_for_ever(connection: socket.socket) -> None:

@@ -11,15 +11,17 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from maadd.protocol.errors import MaadError
 from maadd_worker.disk.paths import is_within, outside_project, segments
 from maadd_worker.disk.scan import MarkdownWalk, walk_markdown
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 _WALK_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 _LIST_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -99,6 +101,9 @@ class ProjectRoot:
         if len(items) < 2:
             return [work(item) for item in items]
         if self._threads is None:
+            # Slow to import, and parsing processes, which start anew, have no use for it.
+            from concurrent.futures import ThreadPoolExecutor
+
             self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="disk")
         return list(self._threads.map(work, items))
 

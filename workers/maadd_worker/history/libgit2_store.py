@@ -140,6 +140,7 @@ class Libgit2Store:
                 wait = next(waits, None) if self._branch_locked else None
                 if wait is None:
                     raise
+                self._step_back()
                 time.sleep(wait)
             except (pygit2.GitError, KeyError, ValueError, OSError) as failure:
                 raise GitFailure(
@@ -150,6 +151,8 @@ class Libgit2Store:
         head = self._repository.lookup_reference("HEAD")
         base = self._load_head(head)
         self._worktree.refresh()
+        if self._worktree.runs_programs:
+            self._step_back()
         parent = base
         touched: dict[str, TreeEntry | None] = {}
         before: dict[str, tuple[TreeEntry | None, ...]] = {}
@@ -308,6 +311,10 @@ class Libgit2Store:
         finally:
             self._lock.release()
         return None
+
+    def _step_back(self) -> None:
+        """Let others have the lock while something is waited for."""
+        self.settle(force=True)
 
     def recheck_index(self) -> bool:
         """See Store.recheck_index.

@@ -31,6 +31,13 @@ _SAMPLE = 64
 _RARE_GRAMS = 3
 """So many rare runs together leave hardly a value that does not match."""
 
+_WORTH_READING = 8
+"""A run that has so many times the values of the rarest one takes longer to read than the values
+that it would rule out."""
+
+_CHANGES_PER_GUESS = 1000
+"""So many changes of records leave a guess good enough."""
+
 Key = tuple[str, int]
 """The record's id and the object's number in it."""
 
@@ -83,14 +90,14 @@ def _matches(reader: IndexReader, wanted: ObjectQuery, generation: int) -> _Matc
     if isinstance(known, _Matches):
         return known
     by_value = wanted.doc_id is None and not (wanted.value is None and wanted.contains is None)
-    found = _of_values(reader, wanted) if by_value else _of_objects(reader, wanted)
+    found = _of_values(reader, wanted, generation) if by_value else _of_objects(reader, wanted)
     reader.remember(wanted, generation, found, cost=1 + len(found.keys or ()))
     return found
 
 
-def _of_values(reader: IndexReader, wanted: ObjectQuery) -> _Matches:
+def _of_values(reader: IndexReader, wanted: ObjectQuery, generation: int) -> _Matches:
     """The objects whose value matches, found through the distinct values."""
-    source, params = _values(reader, wanted)
+    source, params = _values(reader, wanted, generation)
     values: list[Any] = reader.connection.execute(
         f"SELECT v.id, v.objects {source} LIMIT ?", (*params, _LISTED + 1)
     ).fetchall()
@@ -141,12 +148,12 @@ def _walked(
     return tuple(rows)
 
 
-def _values(reader: IndexReader, wanted: ObjectQuery) -> tuple[str, list[str]]:
+def _values(reader: IndexReader, wanted: ObjectQuery, generation: int) -> tuple[str, list[str]]:
     """FROM and WHERE that list the matching rows `v` of `object_values`."""
     tests, params = _tests("v", wanted)
     grams = [] if wanted.contains is None else _grams(wanted.contains)
     if wanted.value is None and grams:
-        match = " AND ".join(_rarest(reader, grams))
+        match = " AND ".join(_rarest(reader, grams, generation // _CHANGES_PER_GUESS))
         # CROSS JOIN keeps the text index in front.
         source = (
             "FROM object_text CROSS JOIN object_values v ON v.id = object_text.rowid "
@@ -184,22 +191,30 @@ def _grams(text: str) -> list[str]:
     return ['"' + gram.replace('"', '""') + '"' for gram in list(grams)[:_MOST_GRAMS]]
 
 
-def _rarest(reader: IndexReader, grams: list[str]) -> list[str]:
+def _rarest(reader: IndexReader, grams: list[str], era: int) -> list[str]:
     """The runs that the fewest values have, by a guess: the text index reads every value of
     every run that it is asked for."""
     if len(grams) <= _RARE_GRAMS:
         return grams
-    last: int = reader.connection.execute(_LAST_VALUE).get
-    return sorted(grams, key=lambda gram: _guess(reader, gram, last))[:_RARE_GRAMS]
+    guesses = sorted((_guess(reader, gram, era), gram) for gram in grams)
+    most = _WORTH_READING * max(1.0, guesses[0][0])
+    return [gram for guess, gram in guesses[:_RARE_GRAMS] if guess <= most]
 
 
-def _guess(reader: IndexReader, gram: str, last: int) -> float:
-    """How many values have a run: as many as there would be if all lay like the first ones."""
+def _guess(reader: IndexReader, gram: str, era: int) -> float:
+    """How many values have a run: as many as there would be if all lay like the first ones.
+    Most texts share most of their runs, so that guesses are remembered for a while, an `era`."""
+    key = ("gram", gram)
+    known = reader.recall(key, era)
+    if isinstance(known, float):
+        return known
     found: Any = reader.connection.execute(_FIRST_VALUES, (gram, _SAMPLE)).fetchone()
-    first, end, number = found
-    if number < _SAMPLE:
-        return float(number)
-    return float(number * (last - first + 1) / (end - first + 1))
+    first, end, number, last = found
+    guess = float(number)
+    if number == _SAMPLE:
+        guess *= (last - first + 1) / (end - first + 1)
+    reader.remember(key, era, guess)
+    return guess
 
 
 _OBJECTS_OF_VALUES = """
@@ -207,8 +222,7 @@ SELECT o.doc_id, o.id
 FROM json_each(?) i CROSS JOIN object_values v ON v.id = i.value
 CROSS JOIN objects o ON o.primitive = v.primitive AND o.subtype = v.subtype AND o.value = v.value
 """
-_LAST_VALUE = "SELECT coalesce(max(id), 0) FROM object_values"
 _FIRST_VALUES = """
-SELECT min(rowid), max(rowid), count(*)
+SELECT min(rowid), max(rowid), count(*), (SELECT max(id) FROM object_values)
 FROM (SELECT rowid FROM object_text WHERE object_text MATCH ? LIMIT ?)
 """

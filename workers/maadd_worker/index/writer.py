@@ -30,6 +30,7 @@ from maadd_worker.index.documents import (
     find_ids_with_prefix,
     read_meta,
 )
+from maadd_worker.index.former_paths import note_former_path, trim_former_paths
 from maadd_worker.index.new_document import NewDocument
 from maadd_worker.index.past import PastLookup, PastStamps
 from maadd_worker.index.plan import TypePlan, TypePlans
@@ -215,6 +216,8 @@ class IndexWriter:
         with the same path raises apsw.Error.
         """
         row = self._new_row(new, previous, self.stamp())
+        if previous is not None and previous.file_path != row.file_path:
+            note_former_path(self.connection, previous)
         if previous is None or previous.deleted:
             before = None if previous is None else TOMBSTONE
             move_targets(self.connection, self._deltas, [new.doc_id], before, LIVE)
@@ -287,6 +290,7 @@ class IndexWriter:
         its version and times are kept for its return."""
         row = self.remove_document(doc_id)
         if row is not None and not row.deleted:
+            note_former_path(self.connection, row)
             self.carry(
                 row.doc_id,
                 row.doc_type,
@@ -318,6 +322,7 @@ class IndexWriter:
             change_seq=self._next_seq(),
         )
         self._store_rows([(dead, None)])
+        note_former_path(self.connection, row)
         return dead
 
     def register_tombstone(
@@ -342,9 +347,10 @@ class IndexWriter:
 
     def trim_deletions(self) -> None:
         """Drop the oldest logged deletions, whose readers are so far behind that they start
-        over, and the oldest notes of `let_go`."""
+        over, and the oldest notes of `let_go` and of former paths."""
         self.connection.execute(_TRIM_DELETIONS, (KEPT_DELETIONS - 1,))
         self.connection.execute(_TRIM_CARRIED, (KEPT_DELETIONS,))
+        trim_former_paths(self.connection, KEPT_DELETIONS)
 
     def mark_unread(self, row: DocumentRow) -> None:
         """The file outgrew the size limit: its rows stay, flagged, until it can be read again."""

@@ -96,6 +96,8 @@ class WorkerLoop:
         # A front that comes back is another front, and starts its own worker.
         self._socket.reconnect_ivl = -1
         self._socket.linger = _LINGER_MS
+        self._looked = False
+        """Whether nothing was left in the socket when it was last used."""
         self._poll = select.poll()
 
     def request_stop(self) -> None:
@@ -125,8 +127,7 @@ class WorkerLoop:
         return self._say_goodbye()
 
     def _sleep_ms(self) -> int:
-        # The descriptor of the socket only tells of changes: what is there must be asked.
-        if int(self._socket.get(_EVENTS)) & _READABLE:
+        if not self._looked:
             return 0
         due = min(self._next_heartbeat, self._writes.next_expiry())
         if self._reads is not None:
@@ -137,8 +138,11 @@ class WorkerLoop:
 
     def _receive(self) -> None:
         socket = self._socket
+        self._looked = False
         for _ in range(_FRAMES_AT_ONCE):
+            # The descriptor of the socket only tells of changes: what is there must be asked.
             if not int(socket.get(_EVENTS)) & _READABLE:
+                self._looked = True
                 return
             frame = socket.recv(_NOW)
             try:
@@ -213,6 +217,7 @@ class WorkerLoop:
         if self._orphaned:
             return
         try:
+            self._looked = False
             self._socket.send(encode(message), _NOW)
         except zmq.Again:
             # Without a bound on the queue this only means that the connection is gone.
