@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Without bytecode every process compiles all that it imports, which is most of its start.
+unexport PYTHONDONTWRITEBYTECODE
 # Many tests wait for processes more than they compute.
 JOBS ?= 3
 

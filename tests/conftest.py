@@ -5,12 +5,18 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import structlog
 import uvloop
+
+# Hundreds of processes are started here; without bytecode each compiles all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -88,20 +88,27 @@ def _settings(flags: dict[str, Any]) -> tuple[Settings, list[str]]:
 
 
 def _serve(settings: Settings, warnings: list[str]) -> int:
-    import uvloop
-
     from maadd.config.instance import load_instance, synthesize_instance
-    from maadd.front.front import Front
-    from maadd.ops.logs import open_ops_log
+    from maadd.front.launch import launch
 
     if settings.instance is not None:
         instance = load_instance(settings.instance, settings)
     else:
         assert settings.project is not None
         instance = synthesize_instance(settings.project, settings.role, settings)
-    log = open_ops_log(settings.log_level, pretty=settings.log_pretty)
-    for warning in warnings:
-        log.warning("settings_warning", message=warning)
-    # Modules and what they hold stay; a search for unused values need not go through them.
-    gc.freeze()
-    return uvloop.run(Front(settings, instance).run())
+    launched = launch(settings, instance)
+    try:
+        # Most of the start, while the fork server loads the engine.
+        import uvloop
+
+        from maadd.front.front import Front
+        from maadd.ops.logs import open_ops_log
+
+        log = open_ops_log(settings.log_level, pretty=settings.log_pretty)
+        for warning in warnings:
+            log.warning("settings_warning", message=warning)
+        # Modules and what they hold stay; a search for unused values need not go through them.
+        gc.freeze()
+        return uvloop.run(Front(settings, instance, launched).run())
+    finally:
+        launched.release()

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maadd import __version__
 from maadd.auth.boot import check_bootable
@@ -21,6 +21,7 @@ from maadd.config.settings import Settings
 from maadd.front.control import ControlServer
 from maadd.front.hard_deadline import end_within
 from maadd.front.health import FrontHealth, SessionCounts
+from maadd.front.launch import Launched
 from maadd.front.memory_pressure import (
     PressureGauge,
     PressureLimits,
@@ -33,7 +34,6 @@ from maadd.front.runtime_keeper import RuntimeKeeper
 from maadd.front.session_hooks import make_sessions
 from maadd.front.state import RunningFront
 from maadd.front.token_follower import TokenFollower
-from maadd.ops.activation import take_inherited
 from maadd.ops.audit import AuditLog
 from maadd.ops.logs import capture_library_logs, log_channel_ready, open_ops_log
 from maadd.ops.memory import cgroup_levels, cgroup_reader
@@ -56,13 +56,12 @@ from maadd.sessions.sweeper import sweep_sessions
 from maadd.sessions.table import SessionTable
 from maadd.tools import sessions as session_tools
 from maadd.tools import subscriptions as subscription_tools
-from maadd.tools.face import create_server
-from maadd.tools.prompts import add_prompts
-from maadd.tools.resources import RecordResources
 from maadd.tools.tokens import TOKEN_TOOLS, TokenTools, refuse_without_registry
-from maadd.tools.watching import RecordWatching
+from maadd.transport.introduction import CAPABILITIES, Introduction
 from maadd.transport.peer import McpFace
-from maadd.transport.stdio_pipe import take_over_stdio
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel.server import Server as McpServer
 
 _POLL_S = 0.05
 _STDIO_DRAIN_S = 1.0
@@ -83,14 +82,14 @@ _SESSION_TOOLS: dict[str, EnginelessHandler] = {
 class Front:
     """Everything that one daemon holds. `run` serves until a signal or the end of stdin."""
 
-    def __init__(self, settings: Settings, instance: Instance) -> None:
+    def __init__(self, settings: Settings, instance: Instance, launched: Launched) -> None:
         self._settings = settings
+        self._launched = launched
         self._state = RunningFront(instance)
         self._log = open_ops_log(settings.log_level, pretty=settings.log_pretty)
         self._audit = AuditLog.open(settings.audit_path)
         self._meter = Meter()
         self._notifier = ServiceNotifier.from_environ(os.environ)
-        self._inherited = take_inherited(os.environ)
         self._signals: asyncio.Queue[str] = asyncio.Queue()
         self._tokens: TokenRegistry | None = None
         self._changes: ChangeNotifier | None = None
@@ -99,7 +98,6 @@ class Front:
         self._control: ControlServer | None = None
         self._reloading: set[asyncio.Task[None]] = set()
         self._read_cgroup = cgroup_reader(cgroup_levels())
-        self._stdio = (-1, -1)
         self._forced = False
         self._timed_out = False
         self._hard_deadline: threading.Timer | None = None
@@ -107,32 +105,23 @@ class Front:
     async def run(self) -> int:
         """Start, serve, stop; the exit code. MaadError and MaadErrors refuse the start."""
         settings, instance = self._settings, self._state.instance
-        if settings.transport == "stdio":
-            # First of all: from here on nothing else can write to the client.
-            self._stdio = take_over_stdio()
         check_table()
         log_channel_ready(self._log, settings.log_level, pretty=settings.log_pretty)
         capture_library_logs(self._log)
         for warning in instance.warnings:
             self._log.warning("instance_warning", message=warning)
-        runtime = RuntimeDir.claim(
-            instance.config_path or instance.root,
-            os.environ,
-            beside=settings.transport == "stdio",
-        )
         try:
             self._tokens = self._load_tokens()
-            pool = self._make_pool(runtime)
+            pool = self._make_pool()
             pool.serve(instance.projects)
             await pool.start()
             try:
-                return await self._serve(pool, runtime)
+                return await self._serve(pool, self._launched.runtime)
             finally:
                 await pool.close(self._stop_wait_s())
                 if self._control is not None:
                     await self._control.close()
         finally:
-            runtime.release()
             self._audit.close()
             if self._hard_deadline is not None:
                 self._hard_deadline.cancel()
@@ -154,8 +143,8 @@ class Front:
             check_bootable(registry, legacy_token=settings.legacy_auth_token)
         return registry
 
-    def _make_pool(self, runtime: RuntimeDir) -> WorkerPool:
-        settings = self._settings
+    def _make_pool(self) -> WorkerPool:
+        settings, runtime = self._settings, self._launched.runtime
         policy = PoolPolicy(
             worker_queue=settings.worker_queue,
             worker_max=settings.worker_max,
@@ -166,7 +155,7 @@ class Front:
             attaches=settings.transport == "stdio",
         )
         return WorkerPool(
-            runtime_dir=runtime.path,
+            spawner=self._launched.spawner,
             endpoint=runtime.workers_endpoint,
             control_endpoint=runtime.control_path,
             settings=settings.worker(),
@@ -186,7 +175,7 @@ class Front:
         )
 
     async def _serve(self, pool: WorkerPool, runtime: RuntimeDir) -> int:
-        settings, state = self._settings, self._state
+        settings, state, inherited = self._settings, self._state, self._launched.inherited
         counts = SessionCounts()
         limiter = Limiter(limit_settings(settings), time.monotonic)
         sessions = make_sessions(
@@ -281,7 +270,7 @@ class Front:
         for duty in duties:
             duty.add_done_callback(self._report_failure)
         try:
-            async with serving_metrics(settings, self._inherited.metrics, observed, self._log):
+            async with serving_metrics(settings, inherited.metrics, observed, self._log):
                 if settings.transport == "stdio":
                     return await self._serve_stdio(pipeline, sessions, pool)
                 return await self._serve_http(pipeline, sessions, pool, health)
@@ -308,7 +297,8 @@ class Front:
     ) -> int:
         from maadd.transport.stdio import StdioServer
 
-        reading, writing = self._stdio
+        assert self._launched.stdio is not None
+        reading, writing = self._launched.stdio
         server = StdioServer(
             face=self._make_face(pipeline, sessions),
             sessions=sessions,
@@ -333,18 +323,17 @@ class Front:
         return code
 
     def _make_face(self, pipeline: Pipeline, sessions: SessionTable) -> McpFace:
-        settings = self._settings
-        structured = settings.structured_content
-        server = create_server(pipeline, version=__version__, structured=structured)
-        RecordResources(pipeline, self._state).add_to(server)
-        RecordWatching(
-            sessions,
-            self._state,
-            transport=settings.transport,
-            queue_limit=settings.notify_queue,
-        ).add_to(server)
-        add_prompts(server, self._state)
-        return McpFace(server, pipeline, self._log, structured=structured)
+        settings, state = self._settings, self._state
+
+        def make_server() -> McpServer[Any]:
+            from maadd.front.mcp_server import make_mcp_server  # imports the SDK
+
+            return make_mcp_server(pipeline, state, sessions, settings)
+
+        introduction = Introduction(__version__, CAPABILITIES)
+        return McpFace(
+            make_server, introduction, pipeline, self._log, structured=settings.structured_content
+        )
 
     async def _serve_http(
         self,
@@ -367,7 +356,7 @@ class Front:
             log=self._log,
             meter=self._meter,
         )
-        http = HttpServer(app, settings, sessions, self._log, self._inherited.mcp)
+        http = HttpServer(app, settings, sessions, self._log, self._launched.inherited.mcp)
         await http.start()
         health.port = http.port
         self._log.info(

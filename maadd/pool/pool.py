@@ -22,7 +22,7 @@ from maadd.pool.snapshot import (
     WorkerSnapshot,
     now_text,
 )
-from maadd.pool.spawn import SERVE, Spawner, WorkerProgram
+from maadd.pool.spawn import Spawner
 from maadd.pool.supervisor import Project, State, Supervisor
 from maadd.pool.worker_handle import WorkerHandle
 from maadd.protocol.control import FromOwner
@@ -39,22 +39,21 @@ _STALL_CHECKS = 3
 class WorkerPool:
     """All workers of one front. Every method belongs on the event loop's thread.
 
-    `runtime_dir` is the claimed runtime directory, `endpoint` the ZeroMQ endpoint in it;
-    `on_event` hears of every changed record (project name, event). `program` is what a
-    worker process runs, `server` what its workers call this front.
+    `spawner` starts their processes, `endpoint` is the ZeroMQ endpoint in the claimed runtime
+    directory; `on_event` hears of every changed record (project name, event). `server` is what
+    its workers call this front.
     """
 
     def __init__(
         self,
         *,
-        runtime_dir: str,
+        spawner: Spawner,
         endpoint: str,
         control_endpoint: str | None,
         settings: WorkerSettings,
         policy: PoolPolicy,
         on_event: Callable[[str, Event], None],
         log: FilteringBoundLogger,
-        program: WorkerProgram = SERVE,
         server: Server | None = None,
     ) -> None:
         self._endpoint = endpoint
@@ -65,7 +64,7 @@ class WorkerPool:
         self._policy = policy
         self._on_event = on_event
         self._log = log
-        self._spawner = Spawner(runtime_dir, program)
+        self._spawner = spawner
         self._served: Mapping[str, Project] | None = None
         self._supervisors: dict[str, Supervisor] = {}
         self._removed: dict[str, asyncio.Task[None]] = {}

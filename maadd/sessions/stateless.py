@@ -10,6 +10,9 @@ from maadd.config.instance import Instance, ProjectConfig
 from maadd.protocol.errors import MaadError
 from maadd.protocol.roles import Role
 
+CALLER_SCOPE_KEY = "maad.caller"
+"""Where an HTTP request that the SDK serves carries its caller, in the ASGI scope."""
+
 
 class StatelessCaller(msgspec.Struct, frozen=True):
     """Who sent one stateless request. `pinned_role` can only lower the role on the pin.

@@ -6,84 +6,19 @@ here. Arguments are the pipeline's to judge, so nothing is validated before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import mcp_types
 import msgspec
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp_types.methods import serialize_server_result
 
-from maadd.pipeline.envelope import CallResult
-from maadd.pipeline.progress import ReportProgress
-from maadd.protocol.json_schema import tool_entry
 from maadd.protocol.size import encode_result
-from maadd.protocol.tools import ToolSpec
 from maadd.sessions.session import Session
-from maadd.sessions.stateless import StatelessCaller
+from maadd.sessions.stateless import CALLER_SCOPE_KEY, StatelessCaller
 from maadd.sessions.views import Caller
-
-SERVER_NAME = "maad"
-
-CALLER_SCOPE_KEY = "maad.caller"
-"""Where an HTTP request that the SDK serves carries its caller, in the ASGI scope."""
-
-COMPLETE = {"resultType": "complete"}
-_CACHE_HINT = {"ttlMs": 60_000, "cacheScope": "private"}
-"""Members the stateless revision requires; earlier ones never see them."""
-
-
-class ToolPipeline(Protocol):
-    """What answers tool calls; never raises for a failure of a call."""
-
-    async def call(
-        self,
-        caller: Caller,
-        tool: str,
-        arguments: object,
-        *,
-        progress: ReportProgress | None = None,
-        source: bytes | None = None,
-    ) -> CallResult:
-        """Run one call through all checks; `arguments` is decoded JSON as the client sent it,
-        `source` its text for the tools that judge that."""
-        ...
-
-    def listed_tools(self, caller: Caller) -> Sequence[ToolSpec]:
-        """The tools this caller is shown."""
-        ...
-
-
-class ToolListing:
-    """`tools/list`, made once for each set of tools that anybody is shown."""
-
-    __slots__ = ("_pipeline", "_results", "_texts")
-
-    def __init__(self, pipeline: ToolPipeline) -> None:
-        self._pipeline = pipeline
-        self._results: dict[tuple[str, ...], dict[str, Any]] = {}
-        self._texts: dict[tuple[str, tuple[str, ...]], bytes] = {}
-
-    def result(self, caller: Caller) -> dict[str, Any]:
-        """The result object for this caller, with all that any revision asks for."""
-        specs = self._pipeline.listed_tools(caller)
-        names = tuple(spec.name for spec in specs)
-        found = self._results.get(names)
-        if found is None:
-            tools = [tool_entry(spec) for spec in specs]
-            found = self._results[names] = {"tools": tools, **COMPLETE, **_CACHE_HINT}
-        return found
-
-    def text(self, caller: Caller, version: str) -> bytes:
-        """The result as JSON in the form of protocol `version`."""
-        names = tuple(spec.name for spec in self._pipeline.listed_tools(caller))
-        found = self._texts.get((version, names))
-        if found is None:
-            result = serialize_server_result("tools/list", version, self.result(caller))
-            found = self._texts[version, names] = msgspec.json.encode(result)
-        return found
+from maadd.tools.listing import COMPLETE, SERVER_NAME, ToolListing, ToolPipeline
 
 
 def create_server(

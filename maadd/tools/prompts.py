@@ -18,7 +18,7 @@ from maadd.protocol.errors import MaadError
 from maadd.protocol.guides import GUIDES, Guide
 from maadd.protocol.suggestion import nearest
 from maadd.sessions.access import refuse_while_draining
-from maadd.tools.face import COMPLETE
+from maadd.tools.listing import COMPLETE
 from maadd.tools.rpc_errors import rpc_error
 
 PAGE_SIZE = 50

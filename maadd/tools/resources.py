@@ -23,7 +23,8 @@ from maadd.sessions.access import bind_by_itself, bound_projects
 from maadd.sessions.record_uri import RecordUri
 from maadd.sessions.stateless import StatelessCaller, admitted_projects
 from maadd.sessions.views import Caller
-from maadd.tools.face import COMPLETE, ToolPipeline, caller_of
+from maadd.tools.face import caller_of
+from maadd.tools.listing import COMPLETE, ToolPipeline
 from maadd.tools.rpc_errors import rpc_error
 
 MIME_TYPE = "text/markdown"

@@ -143,14 +143,19 @@ class HttpApp:
 
     async def _post_body(self, incoming: Incoming, body: bytes) -> None:
         if incoming.session is None and incoming.head.get(PROTOCOL_VERSION) in STATELESS_VERSIONS:
-            await self.stateless.post(incoming, body)
+            await self._post_stateless(incoming, body)
             return
         takes_events = check_form(incoming.head)
         messages = messages_of(body)
         if incoming.session is None and _is_stateless(messages):
-            await self.stateless.post(incoming, body)
+            await self._post_stateless(incoming, body)
         else:
             await self._handshake.post(incoming, messages, takes_events=takes_events)
+
+    async def _post_stateless(self, incoming: Incoming, body: bytes) -> None:
+        await self.stateless.ready()
+        self._check_alive(incoming)
+        await self.stateless.post(incoming, body)
 
     def _check_unread(self, head: Head, scope: Scope) -> None:
         """Steps 3 and 4: what is refused without asking who it is."""

@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from typing import Protocol
 
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from structlog.typing import FilteringBoundLogger
 
 from maadd.config.instance import Instance
@@ -35,6 +34,7 @@ from maadd.transport.messages import (
 )
 from maadd.transport.peer import McpFace, Peer
 from maadd.transport.replies import Receive, event, refusal, rpc_refusal
+from maadd.transport.revisions import HANDSHAKE_REVISIONS
 
 MAX_BATCH = 100
 """Messages accepted in one batch."""
@@ -58,7 +58,7 @@ _NOT_INITIALIZED = rpc_refusal(
 _UNSUPPORTED_VERSION = rpc_refusal(
     400,
     SERVER_ERROR,
-    f"Unsupported MCP-Protocol-Version here; use one of {', '.join(HANDSHAKE_PROTOCOL_VERSIONS)}",
+    f"Unsupported MCP-Protocol-Version here; use one of {', '.join(HANDSHAKE_REVISIONS)}",
 )
 _STREAM_OPEN_ALREADY = rpc_refusal(409, SERVER_ERROR, "This session has an open stream already")
 
@@ -66,7 +66,7 @@ _NOTHING_TO_HEAR = refusal(
     "SESSION_NOT_FOUND", "the project of this session was removed; start over with initialize"
 )
 
-_VERSIONS = frozenset(version.encode() for version in HANDSHAKE_PROTOCOL_VERSIONS)
+_VERSIONS = frozenset(version.encode() for version in HANDSHAKE_REVISIONS)
 
 
 class FrontState(Protocol):

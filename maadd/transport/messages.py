@@ -19,6 +19,8 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 SERVER_ERROR = -32000
 """The code for HTTP requests that do not fit their session (spec 04 §9.2)."""
+UNSUPPORTED_REVISION = -32022
+"""MCP's code for a revision that a connection does not speak."""
 
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 """The member of `params._meta` that only requests of the stateless revisions have."""
@@ -142,6 +144,15 @@ def decode_messages(text: bytes) -> list[Request | Notification]:
     if not messages:
         raise NotAMessage("the batch is empty")
     return messages
+
+
+def request_params(request: Request) -> dict[str, Any] | None:
+    """The params of a request in one piece, as the SDK wants them."""
+    call = request.call
+    if call is None:
+        return request.params
+    params = {"name": call.name, "arguments": call.arguments, "_meta": call.meta}
+    return {name: value for name, value in params.items() if value is not None}
 
 
 def response(request_id: MessageId, result: bytes) -> bytes:

@@ -1,89 +1,105 @@
 """One client of the handshake revisions, whatever carries its messages (spec 04 §9.2, §10).
 
-A tool call goes straight to the pipeline. Everything else is answered by the SDK's kernel,
-which keeps what was negotiated; no task and no stream belongs to a peer.
+The handshake, pings, tool calls and their listing are answered here. Everything else is answered by
+the SDK's kernel, which is told of the handshake when it is first asked; no task and no stream
+belongs to a peer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+import gc
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
-import anyio
-import msgspec
-from mcp.server.connection import Connection
-from mcp.server.lowlevel.server import Server
-from mcp.server.runner import ServerRunner
-from mcp.shared.dispatcher import CallOptions
-from mcp.shared.exceptions import MCPError, NoBackChannelError
-from mcp.shared.message import ServerMessageMetadata
-from mcp.shared.transport_context import TransportContext
-from mcp_types import SERVER_INFO_META_KEY
-from pydantic import ValidationError
 from structlog.typing import FilteringBoundLogger
 
 from maadd.protocol.size import encode_result
 from maadd.sessions.notices import NoticeQueue
 from maadd.sessions.session import Session
 from maadd.sessions.views import Caller
-from maadd.tools.face import ToolListing, ToolPipeline, initialization_options
+from maadd.tools.listing import ToolListing, ToolPipeline
+from maadd.transport.introduction import Introduction, plain_revision
 from maadd.transport.messages import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
     INVALID_REQUEST,
     MessageId,
     Notification,
     Request,
     error_response,
-    notification,
     response,
 )
+from maadd.transport.progress import Emit, progress_reporter
 
-Emit = Callable[[bytes], Awaitable[None]]
-"""Sends one more message to the client before the answer of the request it belongs to."""
+if TYPE_CHECKING:
+    from mcp.server.lowlevel.server import Server
 
-_encode = msgspec.json.encode
+    from maadd.transport.kernel import Conversation, Kernel
 
 
 class McpFace:
-    """What every peer of a front shares; make it when the server has all its handlers."""
+    """What every peer of a front shares.
+
+    `make_server` makes the SDK's server with all its handlers, on a thread, when a request
+    first needs it; `introduction` says of it what it would say itself.
+    """
 
     __slots__ = (
-        "init_options",
+        "_kernel",
+        "_log",
+        "_make_server",
+        "introduction",
         "listing",
-        "log",
         "pipeline",
-        "server",
-        "server_stamp",
         "structured",
     )
 
     def __init__(
         self,
-        server: Server[Any],
+        make_server: Callable[[], Server[Any]],
+        introduction: Introduction,
         pipeline: ToolPipeline,
         log: FilteringBoundLogger,
         *,
         structured: bool = False,
     ) -> None:
-        self.server = server
+        self.introduction = introduction
         self.pipeline = pipeline
-        self.log = log
         self.structured = structured
         self.listing = ToolListing(pipeline)
-        self.init_options = initialization_options(server)
-        self.server_stamp = _server_stamp(server)
+        self._make_server = make_server
+        self._log = log
+        self._kernel: asyncio.Task[Kernel] | None = None
+
+    async def kernel(self) -> Kernel:
+        """The SDK's kernel, loaded by whoever needs it first; others go on meanwhile."""
+        if self._kernel is None:
+            self._kernel = asyncio.create_task(asyncio.to_thread(self._load_kernel))
+        return await asyncio.shield(self._kernel)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the kernel is there."""
+        return self._kernel is not None and self._kernel.done()
+
+    def _load_kernel(self) -> Kernel:
+        from maadd.transport.kernel import Kernel  # half a second of imports
+
+        kernel = Kernel(self._make_server(), self._log)
+        # As at the start: a search for unused values need not go through all that stays.
+        gc.collect()
+        gc.freeze()
+        return kernel
 
     async def call(self, caller: Caller, request: Request, emit: Emit | None) -> bytes:
         """The result object of a tool call; `emit` carries its progress, if anything may."""
         call = request.call
         assert call is not None
-        progress = None
-        if emit is not None and request.progress_token is not None:
-            progress = Exchange(caller, request, emit).progress
         result = await self.pipeline.call(
-            caller, call.name, call.arguments, progress=progress, source=call.source
+            caller,
+            call.name,
+            call.arguments,
+            progress=progress_reporter(request, emit),
+            source=call.source,
         )
         return encode_result(result.text, is_error=result.is_error, structured=self.structured)
 
@@ -98,94 +114,31 @@ class CallInFlight:
         self.withdrawn = False
 
 
-class Exchange:
-    """What an SDK handler can reach while it answers one request or takes a notification."""
-
-    __slots__ = ("_emit", "_token", "cancel_requested", "message_metadata", "request_id")
-
-    transport = TransportContext(kind="maadd", can_send_request=False)
-    can_send_request = False
-
-    def __init__(
-        self, caller: object, request: Request | None = None, emit: Emit | None = None
-    ) -> None:
-        self.message_metadata = ServerMessageMetadata(request_context=caller)
-        self.request_id = None if request is None else request.id
-        self.cancel_requested = anyio.Event()
-        self._token = None if request is None else request.progress_token
-        self._emit = emit
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> dict[str, Any]:
-        """Refused: nothing of ours asks a client for anything."""
-        raise NoBackChannelError(method)
-
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        """Send a notification ahead of the answer."""
-        if self._emit is not None:
-            await self._emit(notification(method, params))
-
-    async def progress(
-        self, progress: float, total: float | None = None, message: str | None = None
-    ) -> None:
-        """Report progress, when the client asked for it."""
-        if self._token is None:
-            return
-        params: dict[str, Any] = {"progressToken": self._token, "progress": progress}
-        if total is not None:
-            params["total"] = total
-        if message is not None:
-            params["message"] = message
-        await self.notify("notifications/progress", params)
-
-
-class QueueOutbound:
-    """The SDK's way to a session's own stream."""
-
-    __slots__ = ("_notices",)
-
-    def __init__(self, notices: NoticeQueue) -> None:
-        self._notices = notices
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> dict[str, Any]:
-        """Refused: nothing of ours asks a client for anything."""
-        raise NoBackChannelError(method)
-
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        """Queue a notification; lost, as all are, when no stream is open."""
-        self._notices.offer(notification(method, params))
-
-
 class Peer:
     """The conversation with one client, from before its `initialize` on."""
 
-    __slots__ = ("_face", "_in_flight", "_runner", "connection", "session")
+    __slots__ = ("_conversation", "_face", "_handshake", "_in_flight", "_notices", "session")
 
     def __init__(self, face: McpFace, notices: NoticeQueue) -> None:
-        self.connection = Connection.for_loop(QueueOutbound(notices))
         self.session: Session | None = None
         self._face = face
-        self._runner = ServerRunner(
-            face.server, self.connection, {}, init_options=face.init_options
-        )
+        self._notices = notices
+        self._handshake: list[Request | Notification] = []
+        """What was answered here of the handshake, for the kernel to hear before anything else."""
+        self._conversation: asyncio.Task[Conversation] | None = None
         self._in_flight: dict[MessageId, CallInFlight] = {}
 
     @property
     def initialized(self) -> bool:
         """Whether `initialize` was answered with success."""
-        return self.connection.initialize_accepted
+        if self._handshake:
+            return True
+        begun = self._conversation
+        return begun is not None and begun.done() and begun.result().initialized
 
     def join(self, session: Session) -> None:
         """Make `session` the one that this client's requests belong to."""
         self.session = session
-        self.connection.session_id = session.id
         session.handle = self
 
     async def answer(self, request: Request, emit: Emit | None = None) -> bytes | None:
@@ -214,26 +167,58 @@ class Peer:
         """Take a notification, or a response, which nobody awaits."""
         if message.method == "notifications/cancelled":
             self._withdraw((message.params or {}).get("requestId"))
+        elif message.method == "notifications/initialized" and self._shaking_hands:
+            self._handshake[1:] = [message]
         elif message.method is not None:
-            await self._runner.on_notify(Exchange(self.session), message.method, message.params)
+            conversation = await self._converse()
+            await conversation.take(self.session, message)
+
+    @property
+    def _shaking_hands(self) -> bool:
+        """Whether the kernel is still to hear of a handshake that was answered here."""
+        return bool(self._handshake) and self._conversation is None
 
     async def _answer(self, request: Request, emit: Emit | None) -> bytes:
         session = self.session
+        if request.method == "ping" and not request.params:
+            return response(request.id, b"{}")
         if session is None or not self.initialized:
-            return await self._ask_kernel(request, emit)
+            return await self._introduce(request, emit)
         if request.method == "initialize":
             return error_response(request.id, INVALID_REQUEST, "initialized already")
         if request.call is not None:
             return response(request.id, await self._face.call(session, request, emit))
         if request.method == "tools/list":
-            version = self.connection.protocol_version
-            return response(request.id, self._face.listing.text(session, version))
+            return response(request.id, self._face.listing.text(session, stateless=False))
+        return await self._ask_kernel(request, emit)
+
+    async def _introduce(self, request: Request, emit: Emit | None) -> bytes:
+        if request.method == "initialize" and self._conversation is None:
+            revision = plain_revision(request)
+            if revision is not None:
+                self._handshake = [request]
+                return response(request.id, self._face.introduction.answer(revision))
         return await self._ask_kernel(request, emit)
 
     async def _ask_kernel(self, request: Request, emit: Emit | None) -> bytes:
-        exchange = Exchange(self.session, request, emit)
-        running = self._runner.on_request(exchange, request.method, request.params)
-        return await kernel_response(request, running, self._face.log)
+        conversation = await self._converse()
+        return await conversation.answer(self.session, request, emit)
+
+    async def _converse(self) -> Conversation:
+        if self._conversation is None:
+            self._conversation = asyncio.create_task(self._begin())
+        # Whoever waits may be withdrawn, and others with it wait for the same.
+        return await asyncio.shield(self._conversation)
+
+    async def _begin(self) -> Conversation:
+        kernel = await self._face.kernel()
+        conversation = kernel.converse(self._notices)
+        for message in self._handshake:
+            if isinstance(message, Request):
+                await conversation.answer(self.session, message, None)
+            else:
+                await conversation.take(self.session, message)
+        return conversation
 
     def _withdraw(self, request_id: object) -> None:
         if not isinstance(request_id, (int, str)) or isinstance(request_id, bool):
@@ -242,26 +227,3 @@ class Peer:
         if flight is not None and flight.task is not None and not flight.withdrawn:
             flight.withdrawn = True
             flight.task.cancel()
-
-
-async def kernel_response(
-    request: Request, running: Awaitable[dict[str, Any]], log: FilteringBoundLogger
-) -> bytes:
-    """The response to what the SDK's kernel makes of a request."""
-    try:
-        result = await running
-    except MCPError as refused:
-        error = refused.error
-        return error_response(request.id, error.code, error.message, error.data)
-    except (ValidationError, UnicodeEncodeError):
-        # The second for half a surrogate pair, which nothing that is read or written may hold.
-        return error_response(request.id, INVALID_PARAMS, "Invalid request parameters")
-    except Exception:
-        log.exception("mcp_handler_failed", method=request.method)
-        return error_response(request.id, INTERNAL_ERROR, "Internal error")
-    return response(request.id, _encode(result))
-
-
-def _server_stamp(server: Server[Any]) -> bytes:
-    """The last member of every result of the stateless revision: who answers."""
-    return b"," + _encode({"_meta": {SERVER_INFO_META_KEY: server.server_info_stamp}})[1:]

@@ -10,10 +10,6 @@ import asyncio
 import enum
 import uuid
 
-from mcp.server.connection import Connection, NotifyOnlyOutbound
-from mcp.server.runner import serve_one
-from mcp_types import UNSUPPORTED_PROTOCOL_VERSION
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from structlog.typing import FilteringBoundLogger
 
 from maadd.config.settings import Settings
@@ -24,20 +20,16 @@ from maadd.transport.lines import LineSplitter
 from maadd.transport.messages import (
     INVALID_REQUEST,
     PARSE_ERROR,
+    UNSUPPORTED_REVISION,
     NotAMessage,
     Notification,
     Request,
     decode_messages,
     error_response,
 )
-from maadd.transport.peer import Exchange, McpFace, Peer, QueueOutbound, kernel_response
-from maadd.transport.stateless_calls import (
-    EnvelopeRejection,
-    answer_ours,
-    check_envelope,
-    is_ours,
-    request_params,
-)
+from maadd.transport.peer import McpFace, Peer
+from maadd.transport.revisions import STATELESS_REVISIONS
+from maadd.transport.stateless_calls import EnvelopeRejection, answer_ours, is_ours
 from maadd.transport.stdio_pipe import InputPipe, OutputPipe
 
 _LINE_SLACK = 65_536
@@ -47,6 +39,9 @@ _MAX_UNANSWERED = 256
 """Requests answered at once; further lines are read when some are done."""
 
 _FLUSH_S = 1.0
+
+_LOADING_S = 0.7
+"""How long the end of the input waits for the SDK. With the drain after it below 2 s."""
 
 _HANDSHAKE_ONLY = "this connection began with initialize; requests with an envelope are refused"
 
@@ -84,7 +79,7 @@ class StdioServer:
         self._peer.join(self._session)
         self._era: _Era | None = None
         self._slots = asyncio.Semaphore(_MAX_UNANSWERED)
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering: dict[asyncio.Task[None], Request] = {}
 
     async def run(self) -> None:
         """Serve until the input ends or nobody reads the output any more.
@@ -96,12 +91,20 @@ class StdioServer:
             reading = group.create_task(self._read())
             broken = group.create_task(self._output.broken.wait())
             await asyncio.wait({reading, broken}, return_when=asyncio.FIRST_COMPLETED)
+            if not broken.done():
+                await self._await_kernel()
             for task in (notices, reading, broken):
                 task.cancel()
 
+    async def _await_kernel(self) -> None:
+        """Whoever asks and closes the pipe at once is answered also by an SDK still to load."""
+        asking = [task for task, request in self._answering.items() if request.call is None]
+        if asking and not self._face.is_loaded:
+            await asyncio.wait(asking, timeout=_LOADING_S)
+
     async def close(self, reason: CloseReason = CloseReason.CLIENT) -> None:
         """Cancel what is still unanswered, end the session, write out the answers there are."""
-        for task in self._answering:
+        for task in list(self._answering):
             task.cancel()
         await asyncio.gather(*self._answering, return_exceptions=True)
         self._sessions.close(self._session, reason)
@@ -143,11 +146,11 @@ class StdioServer:
             return
         await self._slots.acquire()
         task = asyncio.create_task(self._respond(message, stateless))
-        self._answering.add(task)
+        self._answering[task] = message
         task.add_done_callback(self._answered)
 
     def _answered(self, task: asyncio.Task[None]) -> None:
-        self._answering.discard(task)
+        del self._answering[task]
         self._slots.release()
 
     def _is_stateless(self, request: Request) -> bool:
@@ -173,32 +176,17 @@ class StdioServer:
         if request.method == "initialize":
             return error_response(
                 request.id,
-                UNSUPPORTED_PROTOCOL_VERSION,
+                UNSUPPORTED_REVISION,
                 "this connection speaks a revision without initialize",
-                {"supported": list(MODERN_PROTOCOL_VERSIONS), **_requested(request)},
+                {"supported": list(STATELESS_REVISIONS), **_requested(request)},
             )
-        route = check_envelope(request, None)
+        kernel = await self._face.kernel()
+        route = kernel.check_envelope(request, None)
         if isinstance(route, EnvelopeRejection):
             return route.message
         if is_ours(request):
-            return await answer_ours(
-                self._face, self._session, request, route.protocol_version, self._send
-            )
-        connection = Connection.from_envelope(
-            route.protocol_version,
-            route.client_info,
-            route.client_capabilities,
-            outbound=NotifyOnlyOutbound(QueueOutbound(self._notices)),
-        )
-        running = serve_one(
-            self._face.server,
-            Exchange(self._session, request, self._send),
-            request.method,
-            request_params(request),
-            connection=connection,
-            lifespan_state={},
-        )
-        return await kernel_response(request, running, self._log)
+            return await answer_ours(self._face, kernel.stamp, self._session, request, self._send)
+        return await kernel.answer_alone(self._session, request, route, self._notices, self._send)
 
     async def _send_notices(self) -> None:
         while (batch := await self._notices.take(None)) is not None:

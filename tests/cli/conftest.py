@@ -110,10 +110,12 @@ def maad_here(
 ) -> Maad:
     """As `maad`, in this process, which is faster."""
 
-    def run(*arguments: str, env: dict[str, str] | None = None) -> Finished:
+    def run(
+        *arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None
+    ) -> Finished:
         with monkeypatch.context() as patch:
             patch.setattr(os, "environ", environment | (env or {}))
-            patch.chdir(tmp_path)
+            patch.chdir(cwd or tmp_path)
             capsys.readouterr()
             try:
                 code = main(arguments)

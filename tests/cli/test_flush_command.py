@@ -16,12 +16,12 @@ def git(root: Path, *arguments: str) -> str:
 
 
 @pytest.fixture
-def run(maad: Any, project: Path) -> Any:
+def run(maad_here: Any, project: Path) -> Any:
     """`maad` on the indexed project, from inside it."""
-    assert maad("reindex", cwd=project).code == 0
+    assert maad_here("reindex", cwd=project).code == 0
 
     def inside(*arguments: str, **more: Any) -> Any:
-        return maad(*arguments, cwd=project, **more)
+        return maad_here(*arguments, cwd=project, **more)
 
     return inside
 

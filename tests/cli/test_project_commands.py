@@ -16,11 +16,11 @@ BROKEN = "---\ndoc_id: nt-bad\ndoc_type: note\n\ttitle: x\n---\n"
 
 
 @pytest.fixture
-def run(maad: Any, project: Path) -> Any:
+def run(maad_here: Any, project: Path) -> Any:
     """`maad` inside the project."""
 
     def inside(*arguments: str, **more: Any) -> Any:
-        return maad(*arguments, cwd=project, **more)
+        return maad_here(*arguments, cwd=project, **more)
 
     return inside
 

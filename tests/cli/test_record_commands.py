@@ -40,12 +40,12 @@ def owned(root: Path) -> Iterator[int]:
 
 
 @pytest.fixture
-def run(maad: Any, project: Path) -> Any:
+def run(maad_here: Any, project: Path) -> Any:
     """`maad` on the indexed project, from inside it."""
-    assert maad("reindex", cwd=project).code == 0
+    assert maad_here("reindex", cwd=project).code == 0
 
     def inside(*arguments: str, **more: Any) -> Any:
-        return maad(*arguments, cwd=project, **more)
+        return maad_here(*arguments, cwd=project, **more)
 
     return inside
 

@@ -23,7 +23,9 @@ from maadd.front.reload import Reloader
 from maadd.front.state import RunningFront
 from maadd.front.token_follower import TokenFollower
 from maadd.ops.notify import ServiceNotifier
-from maadd.pool import PoolPolicy, WorkerPool
+from maadd.pool.policy import PoolPolicy
+from maadd.pool.pool import WorkerPool
+from maadd.pool.spawn import Spawner
 from maadd.protocol.roles import Role, parse_role
 from maadd.sessions.notices import NoticeQueue
 from maadd.sessions.session import Binding, BindingSource, Mode, Session
@@ -60,7 +62,7 @@ class Bench:
         self.tokens = TokenRegistry.load(instance.tokens_path)
         self.follower = self.follow()
         self.pool = WorkerPool(
-            runtime_dir=str(folder),
+            spawner=Spawner(str(folder)),
             endpoint="ipc:///nowhere",
             control_endpoint=None,
             settings=self.settings.worker(),

@@ -28,8 +28,10 @@ from maadd.ops.meter import Meter
 from maadd.pipeline.heavy import FreeMemory, HeavyGuard, heavy_limits
 from maadd.pipeline.limits import Limiter, LimitSettings
 from maadd.pipeline.pipeline import Pipeline
-from maadd.pool import PoolPolicy, RuntimeDir, WorkerPool
-from maadd.pool.spawn import WorkerProgram
+from maadd.pool.policy import PoolPolicy
+from maadd.pool.pool import WorkerPool
+from maadd.pool.runtime_dir import RuntimeDir
+from maadd.pool.spawn import Spawner, WorkerProgram
 from maadd.protocol.messages import HistorySettings
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import registered_tools
@@ -38,6 +40,7 @@ from maadd.tools import sessions as session_tools
 from maadd.tools.face import create_server
 from maadd.transport.app import HttpApp
 from maadd.transport.http_server import HttpServer
+from maadd.transport.introduction import Introduction
 from maadd.transport.peer import McpFace
 from maadd.transport.stdio import StdioServer
 
@@ -62,7 +65,10 @@ class FrontBench:
         self._state = state
         self._sessions = sessions
         self._log = log
-        self._face = McpFace(create_server(pipeline, version="1"), pipeline, log)
+        introduction = Introduction("1", {"tools": {"listChanged": True}})
+        self._face = McpFace(
+            lambda: create_server(pipeline, version="1"), introduction, pipeline, log
+        )
 
     def calls(self) -> list[str]:
         """What the worker noted."""
@@ -168,15 +174,15 @@ async def opened_front(folder: Path, runtime_dir: str) -> AsyncIterator[FrontBen
     )
     sessions = SessionTable(SessionLimits(10, 10, 3600), log)
     runtime = RuntimeDir.claim(runtime_dir, {"MAADD_RUNTIME_DIR": runtime_dir})
+    program = WorkerProgram(held_engine.enter, ("maadd_worker.process.main",))
     pool = WorkerPool(
-        runtime_dir=runtime.path,
+        spawner=Spawner(runtime.path, program),
         endpoint=runtime.workers_endpoint,
         control_endpoint=None,
         settings=settings.worker(),
         policy=PoolPolicy(drain_s=5, term_s=2),
         on_event=lambda _project, _event: None,
         log=log,
-        program=WorkerProgram(held_engine.enter, ("maadd_worker.process.main",)),
     )
     await pool.start()
     pipeline = Pipeline(

@@ -16,8 +16,10 @@ import pytest
 import small_engine
 import structlog
 
-from maadd.pool import PoolPolicy, RestartLimits, RuntimeDir, WorkerPool
-from maadd.pool.spawn import WorkerProgram
+from maadd.pool.policy import PoolPolicy, RestartLimits
+from maadd.pool.pool import WorkerPool
+from maadd.pool.runtime_dir import RuntimeDir
+from maadd.pool.spawn import Spawner, WorkerProgram
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import Call, Event, HistorySettings, Reply, WorkerSettings
 
@@ -168,15 +170,15 @@ async def opened_bench(
 ) -> AsyncIterator[Bench]:
     runtime = RuntimeDir.claim(runtime_dir, {"MAADD_RUNTIME_DIR": runtime_dir})
     bench = Bench(projects_dir)
+    program = WorkerProgram(small_engine.enter, ("maadd_worker.process.main",))
     bench.pool = WorkerPool(
-        runtime_dir=runtime.path,
+        spawner=Spawner(runtime.path, program),
         endpoint=runtime.workers_endpoint,
         control_endpoint=None,
         settings=settings or WorkerSettings(worker_queue=policy.worker_queue),
         policy=policy,
         on_event=lambda project, event: bench.events.append((project, event)),
         log=log or structlog.get_logger(),
-        program=WorkerProgram(small_engine.enter, ("maadd_worker.process.main",)),
     )
     await bench.pool.start()
     try:

@@ -17,7 +17,7 @@ import pytest
 from pool_bench import QUICK, Bench, Directory, call_of, error_of, gone, open_fifo, until
 from structlog.testing import capture_logs
 
-from maadd.pool import PoolPolicy, RestartLimits
+from maadd.pool.policy import PoolPolicy, RestartLimits
 from maadd.pool.supervisor import State
 from maadd.protocol.errors import MaadError, MaadErrors
 from maadd.protocol.messages import HistorySettings

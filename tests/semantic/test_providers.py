@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import math
 import struct
 from importlib.metadata import EntryPoint
@@ -11,7 +12,6 @@ from typing import Any
 import pytest
 
 from maadd.protocol.messages import EmbeddingSettings
-from maadd_worker.semantic.providers import choose
 from maadd_worker.semantic.providers.choose import make_embedder
 from maadd_worker.semantic.providers.embedder import (
     ProviderUnavailable,
@@ -101,7 +101,7 @@ def test_another_package_can_bring_a_provider(monkeypatch: pytest.MonkeyPatch) -
         assert (group, name) == ("maadd.embedding_providers", "own")
         return [EntryPoint("own", f"{__name__}:_own_provider", group)]
 
-    monkeypatch.setattr(choose, "entry_points", entry_points)
+    monkeypatch.setattr(importlib.metadata, "entry_points", entry_points)
     monkeypatch.setattr(EntryPoint, "load", lambda self: _own_provider)
     made = make_embedder(EmbeddingSettings(provider="own"))
     assert made is not None

@@ -13,16 +13,14 @@ sys.path.insert(0, str(Path(__file__).parent))
 # Behind our own: helpers there have names of their own, test modules do not.
 sys.path.append(str(Path(__file__).parents[1] / "transport"))
 
-from daemon_bench import BIN, TRANSCRIPTS, Daemon, Instance, eventually, is_alive, run
+from daemon_bench import TRANSCRIPTS, Daemon, Instance, eventually, is_alive
 
 collect_ignore = [] if TRANSCRIPTS.is_dir() else ["test_transcripts.py"]
 
 
 @pytest.fixture
 def instance(tmp_path: Path) -> Instance:
-    made = Instance(tmp_path)
-    run(BIN / "maad", "reindex", f"--project={made.project}")
-    return made
+    return Instance(tmp_path, indexed=True)
 
 
 @pytest.fixture

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -60,8 +64,19 @@ def run(*command: str | Path, cwd: Path | None = None, check: bool = True) -> st
     return done.stdout
 
 
-def make_project(path: Path, *, records: int = 0) -> Path:
+def make_project(path: Path, *, records: int = 0, indexed: bool = False) -> Path:
     """A project with one type, `records` committed notes and a repository."""
+    return shutil.copytree(_prototype(records, indexed), path, symlinks=True)
+
+
+@functools.cache
+def _prototype(records: int, indexed: bool) -> Path:
+    """What projects are copies of, for as long as this process lives."""
+    path = _scratch() / f"{records}-{indexed}"
+    if indexed:
+        make_project(path, records=records)
+        run(BIN / "maad", "reindex", f"--project={path}")
+        return path
     (path / "_registry").mkdir(parents=True)
     (path / "_schema").mkdir()
     (path / "notes").mkdir()
@@ -77,6 +92,39 @@ def make_project(path: Path, *, records: int = 0) -> Path:
     run("git", "init", "-q", "-b", "main", cwd=path)
     run("git", "add", ".", cwd=path)
     run("git", *identity, "commit", "-q", "-m", "fixture", cwd=path)
+    return path
+
+
+@functools.cache
+def _scratch() -> Path:
+    """A directory for this process, removed at its end."""
+    made = tempfile.TemporaryDirectory(prefix="maadd-prototypes-")
+    atexit.register(made.cleanup)
+    return Path(made.name)
+
+
+@functools.cache
+def _registered() -> tuple[Path, str]:
+    """The `_auth` directory with an admin's token for all projects, and that token."""
+    folder = _scratch() / "registered"
+    path = write_instance(folder)
+    token = run(
+        BIN / "maad",
+        "auth",
+        "issue-token",
+        f"--instance={path}",
+        "--role=admin",
+        "--projects=*",
+        "--agent=agt-test",
+    )
+    return folder / "_auth", token.strip()
+
+
+def write_instance(folder: Path) -> Path:
+    """An instance file with one project `main`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "instance.yaml"
+    path.write_text("name: test\nprojects:\n  - name: main\n    path: ./main\n    role: admin\n")
     return path
 
 
@@ -246,18 +294,8 @@ def eventually(condition: Callable[[], bool], timeout: float = 10) -> bool:
 class Instance:
     """An instance file with one project `main`, and an admin token."""
 
-    def __init__(self, folder: Path, records: int = 20) -> None:
-        self.project = make_project(folder / "main", records=records)
-        self.path = folder / "instance.yaml"
-        self.path.write_text(
-            "name: test\nprojects:\n  - name: main\n    path: ./main\n    role: admin\n"
-        )
-        self.token = run(
-            BIN / "maad",
-            "auth",
-            "issue-token",
-            f"--instance={self.path}",
-            "--role=admin",
-            "--projects=*",
-            "--agent=agt-test",
-        ).strip()
+    def __init__(self, folder: Path, records: int = 20, *, indexed: bool = False) -> None:
+        self.project = make_project(folder / "main", records=records, indexed=indexed)
+        self.path = write_instance(folder)
+        registry, self.token = _registered()
+        shutil.copytree(registry, folder / "_auth")

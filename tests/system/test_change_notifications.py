@@ -30,12 +30,10 @@ class Served:
     """A daemon over two projects, `main` and `side`, and a token for the first alone."""
 
     def __init__(self, folder: Path) -> None:
-        self.instance = Instance(folder, RECORDS)
-        make_project(folder / "side", records=2)
+        self.instance = Instance(folder, RECORDS, indexed=True)
+        make_project(folder / "side", records=2, indexed=True)
         with self.instance.path.open("a") as file:
             file.write("  - name: side\n    path: ./side\n    role: admin\n")
-        for name in ("main", "side"):
-            run(BIN / "maad", "reindex", f"--project={folder / name}")
         self.admin = self.instance.token
         self.reader, self.reader_id = self.issue("reader", "main")
         self.daemon = Daemon(self.instance.path, MAAD_TOKENS_POLL_MS="50")
@@ -527,9 +525,7 @@ async def over_stdio(
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    made = make_project(tmp_path / "main", records=3)
-    run(BIN / "maad", "reindex", f"--project={made}")
-    return made
+    return make_project(tmp_path / "main", records=3, indexed=True)
 
 
 @pytest.mark.parametrize("mode", ERAS)

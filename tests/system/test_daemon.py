@@ -178,8 +178,7 @@ def test_health_answers_while_the_project_cannot_be_opened(instance: Instance, s
 
 
 def test_one_project_in_trouble_leaves_the_other_alone(tmp_path: Path, start: Any) -> None:
-    instance = Instance(tmp_path)
-    run(BIN / "maad", "reindex", f"--project={instance.project}")
+    instance = Instance(tmp_path, indexed=True)
     (tmp_path / "bad/_registry").mkdir(parents=True)
     (tmp_path / "bad/_registry/object_types.yaml").write_text("types: 7\n")
     with instance.path.open("a") as file:

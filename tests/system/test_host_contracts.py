@@ -26,8 +26,7 @@ class Served:
     """A daemon with small pages, for all tests of this module that need nothing else."""
 
     def __init__(self, folder: Path) -> None:
-        self.instance = Instance(folder)
-        run(BIN / "maad", "reindex", f"--project={self.instance.project}")
+        self.instance = Instance(folder, indexed=True)
         self.daemon = Daemon(
             self.instance.path,
             MAAD_EMIT_REQUEST_ID="true",
@@ -189,8 +188,7 @@ def test_a_new_worker_answers_receipts_and_no_old_cursors(served: Served) -> Non
 
 
 def test_the_one_project_of_a_pipe_takes_part(tmp_path: Path) -> None:
-    project = make_project(tmp_path / "default", records=1)
-    run(BIN / "maad", "reindex", f"--project={project}")
+    project = make_project(tmp_path / "default", records=1, indexed=True)
     server = subprocess.Popen(
         [str(BIN / "maad"), "--project", str(project), "serve", "--role", "writer"],
         stdin=subprocess.PIPE,

@@ -45,8 +45,7 @@ class Office:
         for text in texts:
             name, _, more = text.partition(": ")
             if not (self.folder / name).exists():
-                make_project(self.folder / name, records=2)
-                run(BIN / "maad", "reindex", f"--project={self.folder / name}")
+                make_project(self.folder / name, records=2, indexed=True)
             members = f"name: {name}, path: ./{name}, role: admin"
             lines.append(f"  - {{{members}{', ' + more if more else ''}}}")
         self.path.write_text("\n".join(lines) + "\n")
@@ -367,8 +366,7 @@ def test_a_signal_reloads_also_over_standard_input_and_output(office: Office) ->
 
 
 def test_a_single_project_has_neither_instance_nor_tokens(tmp_path: Path) -> None:
-    project = make_project(tmp_path / "main", records=1)
-    run(BIN / "maad", "reindex", f"--project={project}")
+    project = make_project(tmp_path / "main", records=1, indexed=True)
     calls = [
         ("maad_instance_reload", {}),
         ("maad_list_tokens", {}),

@@ -28,8 +28,7 @@ class Served:
     """A daemon on one project; its runtime directory is not where commands would look first."""
 
     def __init__(self, folder: Path) -> None:
-        self.instance = Instance(folder, records=5)
-        run(BIN / "maad", "reindex", f"--project={self.instance.project}")
+        self.instance = Instance(folder, records=5, indexed=True)
         self.project = self.instance.project
         self.runtime = folder / "run"
         self.daemon = Daemon(self.instance.path)
@@ -256,18 +255,9 @@ class FakeOwner:
         return connection.recv(struct.unpack(">I", header)[0], socket.MSG_WAITALL)
 
 
-@pytest.fixture(scope="module")
-def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = make_project(tmp_path_factory.mktemp("indexed") / "main", records=2)
-    run(BIN / "maad", "reindex", f"--project={made}")
-    return made
-
-
 @pytest.fixture
-def project(indexed: Path, tmp_path: Path) -> Path:
-    copy = tmp_path / "main"
-    shutil.copytree(indexed, copy)
-    return copy
+def project(tmp_path: Path) -> Path:
+    return make_project(tmp_path / "main", records=2, indexed=True)
 
 
 def vanish(owner: FakeOwner, _connection: socket.socket, _message: Any) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from daemon_bench import BIN, ENVIRONMENT, descendants, eventually, is_alive, make_project, run
+from daemon_bench import BIN, ENVIRONMENT, descendants, eventually, is_alive, make_project
 
 from maadd.protocol.roles import parse_role
 from maadd.protocol.tools import TOOLS
@@ -87,9 +87,7 @@ def session_of(lines: list[dict[str, Any]]) -> tuple[str, str]:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    made = make_project(tmp_path / "main", records=3)
-    run(BIN / "maad", "reindex", f"--project={made}")
-    return made
+    return make_project(tmp_path / "main", records=3, indexed=True)
 
 
 def test_a_single_project_is_bound_by_itself(project: Path) -> None:

@@ -35,9 +35,7 @@ StartStdio = Callable[..., Stdio]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    made = make_project(tmp_path / "main", records=3)
-    run(BIN / "maad", "reindex", f"--project={made}")
-    return made
+    return make_project(tmp_path / "main", records=3, indexed=True)
 
 
 @pytest.fixture

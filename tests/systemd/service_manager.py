@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import shlex
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import uuid
 from pathlib import Path
 from typing import Any
@@ -27,7 +29,9 @@ class ServiceManager:
         self._notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._name = f"@maadd-manager-{uuid.uuid4()}"
         self._notices.bind(self._name.replace("@", "\0", 1))
-        self._notices.settimeout(20)
+        self._heard: queue.Queue[bytes] = queue.Queue()
+        # The system keeps only a few datagrams for a reader; pings would push out the others.
+        threading.Thread(target=self._listen, daemon=True).start()
         self._log = instance.parent / "daemon.log"
         self.watchdog_pings = 0
         self.process: subprocess.Popen[bytes]
@@ -66,13 +70,17 @@ class ServiceManager:
     def next_notice(self) -> dict[str, str]:
         """The next datagram that is no watchdog ping."""
         while True:
-            text = self._notices.recv(4096).decode()
+            text = self._heard.get(timeout=20).decode()
             if text != "WATCHDOG=1":
                 return dict(line.split("=", 1) for line in text.splitlines())
             self.watchdog_pings += 1
 
     def await_ping(self) -> None:
-        assert self._notices.recv(4096) == b"WATCHDOG=1"
+        assert self._heard.get(timeout=20) == b"WATCHDOG=1"
+
+    def _listen(self) -> None:
+        while text := self._notices.recv(4096):
+            self._heard.put(text)
 
     def reload(self) -> subprocess.CompletedProcess[str]:
         """Run the unit's `ExecReload=` as the service's user would."""
@@ -95,4 +103,5 @@ class ServiceManager:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait(20)
-        self._notices.close()
+        # An empty datagram ends the thread.
+        self._notices.sendto(b"", self._notices.getsockname())

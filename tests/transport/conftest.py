@@ -38,6 +38,7 @@ from maadd.tools.face import create_server
 from maadd.tools.prompts import add_prompts
 from maadd.transport.app import HttpApp
 from maadd.transport.http_server import HttpServer
+from maadd.transport.introduction import Introduction
 from maadd.transport.peer import McpFace
 from maadd.transport.stdio import StdioServer
 
@@ -55,6 +56,9 @@ INITIALIZE = {
         "clientInfo": {"name": "test", "version": "1"},
     },
 }
+
+_TOOLS = {"tools": {"listChanged": True}}
+_PROMPTS = {"prompts": {"listChanged": False}}
 
 
 class EchoPipeline:
@@ -190,7 +194,9 @@ class RunningServer:
             settings=self.settings,
             tokens=self.tokens,
             sessions=self.sessions,
-            face=McpFace(mcp_server, self.pipeline, log),
+            face=McpFace(
+                lambda: mcp_server, Introduction("1.2.3", _PROMPTS | _TOOLS), self.pipeline, log
+            ),
             log=log,
             meter=self.meter,
         )
@@ -274,7 +280,12 @@ async def serve_stdio(reading: int, writing: int, pipeline: EchoPipeline) -> Non
     """Serve one client on two descriptors, as a front does on standard input and output."""
     log = capturing_log([])
     server = StdioServer(
-        face=McpFace(create_server(pipeline, version="1.2.3"), pipeline, log),
+        face=McpFace(
+            lambda: create_server(pipeline, version="1.2.3"),
+            Introduction("1.2.3", _TOOLS),
+            pipeline,
+            log,
+        ),
         sessions=SessionTable(SessionLimits(1, 1, 0.001), log),
         settings=Settings(rl_payload_bytes=1000),
         log=log,

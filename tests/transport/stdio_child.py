@@ -8,7 +8,7 @@ import sys
 import uvloop
 from conftest import EchoPipeline, serve_stdio
 
-from maadd.transport.stdio_pipe import take_over_stdio
+from maadd.transport.standard_streams import take_over_stdio
 
 if __name__ == "__main__":
     descriptors = take_over_stdio()

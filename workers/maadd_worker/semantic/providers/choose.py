@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from maadd.protocol.messages import PROVIDER_GROUP, EmbeddingSettings
@@ -49,6 +48,8 @@ def _made(settings: EmbeddingSettings) -> Embedder | None:
 
 
 def _of_others(name: str, settings: EmbeddingSettings) -> Embedder:
+    from importlib.metadata import entry_points  # brings the mail and archive modules with it
+
     for entry in entry_points(group=PROVIDER_GROUP, name=name):
         try:
             embedder: Embedder = entry.load()(settings)
