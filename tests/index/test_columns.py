@@ -174,8 +174,9 @@ def test_a_field_that_gets_several_values_is_told_by_a_set(tasks, reader):
     assert select(tasks, reader, both) == ["tsk-00"]
 
 
-def test_columns_hold_a_bounded_number_of_values(tasks, reader, monkeypatch):
-    monkeypatch.setattr(selections, "_MOST_VALUES", 50)
+@pytest.mark.parametrize(("bound", "most"), [("_MOST_VALUES", 50), ("_MOST_TEXT", 8)])
+def test_columns_are_bounded(tasks, reader, monkeypatch, bound, most):
+    monkeypatch.setattr(selections, bound, most)
     assert select(tasks, reader, {"state": "done"}) is not None
     assert select(tasks, reader, BOTH) == ["tsk-32", "tsk-35", "tsk-38"]
     assert len(reader.selections._types["task"]._kept) == 1

@@ -30,6 +30,9 @@ _ASKED = 3
 _MOST_VALUES = 2_000_000
 """In all columns of a type together; about 40 bytes each."""
 
+_MOST_TEXT = 16_000_000
+"""Characters of the different texts in one column."""
+
 _MOST_CHANGES = 500
 """After more changes than that at once columns are dropped, until they are asked for again."""
 
@@ -306,11 +309,15 @@ class _TypeColumns:
     ) -> Column | ListColumn | None:
         free = _MOST_VALUES - sum(len(each) for each in self._columns.values() if each is not None)
         rows: list[tuple[Key, int]] = []
-        alone = True
+        alone, characters = True, 0
+        last: Key | None = None
         for value, doc_id, extreme in connection.execute(
             _NUMBERS if numeric else _TEXTS, (self.doc_type, name)
         ):
-            if len(rows) >= free:
+            if value != last:
+                last = value
+                characters += 0 if numeric else len(value)
+            if len(rows) >= free or characters > _MOST_TEXT:
                 return None
             rows.append((value, self._record(doc_id)))
             alone = alone and bool(extreme & ALONE)

@@ -78,9 +78,11 @@ def group_by_columns(
     keyed, measured = found[: len(grouping.keys)], found[len(grouping.keys) :]
     parts = _counted(keyed) if metric is None else _collected(keyed, measured)
     groups = _brought_together(context, grouping.keys, parts)
+    amounts = _distinct_texts(measured[0]) if amount else []
+    decimals = {text: _decimals(text) for text in amounts}
     try:
         rows = [
-            (*place, *_figures(grouping.metric, group, amount=amount))
+            (*place, *_figures(grouping.metric, group, decimals))
             for place, group in groups.items()
             if metric is None or group.measures
         ]
@@ -89,7 +91,7 @@ def group_by_columns(
         return None
     shown = _ordered(_kept(rows, grouping.metric, args.having), len(grouping.keys), args)
     members = sum(part.records for part in parts.values())
-    return Groups(shown[:limit], len(shown), members, _markers(measured[0]) if amount else {})
+    return Groups(shown[:limit], len(shown), members, _markers(amounts))
 
 
 def _counted(keyed: Sequence[Sequence[Held]]) -> dict[tuple[Held, ...], _Group]:
@@ -139,15 +141,19 @@ def _brought_together(
 
 def _texts(
     context: ReadContext, key: GroupKey, held: Iterable[Held]
-) -> Callable[[Held], list[str]]:
+) -> Callable[[Held], list[Any]]:
     """What tells the group texts of what a record has in the first field of a key."""
     if not key.is_chain and key.period is None:
-        return lambda each: [str(text) for text in _flat((each,))]
+        return _as_list
     given = _distinct_texts(held)
     found: dict[str, list[str]] = {text: [] for text in given}
     for place, leaf in context.reader.connection.execute(*leaves(key, given)):
         found[given[place]].append(leaf)
-    return lambda each: [leaf for text in _flat((each,)) for leaf in found[str(text)]]
+    return lambda each: [leaf for text in _as_list(each) for leaf in found[text]]
+
+
+def _as_list(held: Held) -> list[Any]:
+    return list(held) if isinstance(held, tuple) else [held]
 
 
 def _flat(found: Iterable[Held]) -> list[Key]:
@@ -162,19 +168,21 @@ def _flat(found: Iterable[Held]) -> list[Key]:
 
 
 def _distinct_texts(found: Iterable[Held]) -> list[str]:
+    """The different texts in order."""
     return sorted({str(text) for text in _flat(set(found))})
 
 
 def _figures(
-    metric: Metric | None, group: _Group, *, amount: bool
+    metric: Metric | None, group: _Group, decimals: Mapping[str, int]
 ) -> tuple[int, float | int | None]:
-    """The records that a group counts, and its metric; OverflowError."""
+    """The records that a group counts, and its metric; `decimals` are those of all amounts, none
+    for other numbers. OverflowError."""
     if metric is None or metric.op == "count":
         return group.records, group.rows
-    return len(group.measures), _measured(metric, group, amount=amount)
+    return len(group.measures), _measured(metric, group, decimals)
 
 
-def _measured(metric: Metric, group: _Group, *, amount: bool) -> float | int | None:
+def _measured(metric: Metric, group: _Group, decimals: Mapping[str, int]) -> float | int | None:
     if metric.op == "countDistinct":
         return len(_distinct_texts(text for text, _ in group.measures))
     numbers = [float(number) for number in _flat([number for _, number in group.measures])]
@@ -183,10 +191,10 @@ def _measured(metric: Metric, group: _Group, *, amount: bool) -> float | int | N
     if metric.op in ("min", "max"):
         return min(numbers) if metric.op == "min" else max(numbers)
     total = math.fsum(numbers)
-    if amount:
+    if decimals:
         # Amounts know the decimals they were written with, so their sums end where those do.
         texts = _distinct_texts(text for text, _ in group.measures)
-        total = round(total, min(_MOST_DECIMALS, max(map(_decimals, texts))))
+        total = round(total, min(_MOST_DECIMALS, max(decimals[text] for text in texts)))
     return total if metric.op == "sum" else total / len(numbers)
 
 
@@ -213,11 +221,9 @@ def _ordered(rows: list[Row], keys: int, args: AggregateArgs) -> list[Row]:
     return sorted(by_text, key=lambda row: (row[measure] is None, sign * (row[measure] or 0)))
 
 
-def _markers(measured: Iterable[Held]) -> dict[str, str]:
+def _markers(amounts: Sequence[str]) -> dict[str, str]:
     """The different texts around the numbers of amounts, each with the first of its texts."""
-    markers: dict[str, str] = {}
-    for text in reversed(_distinct_texts(measured)):
-        # As SQLite does it, letters of ASCII only.
-        around = text.strip(CURRENCY_SIGNS)
-        markers[around.encode().upper().decode()] = text
-    return markers
+    # As SQLite does it, letters of ASCII only.
+    return {
+        text.strip(CURRENCY_SIGNS).encode().upper().decode(): text for text in reversed(amounts)
+    }
