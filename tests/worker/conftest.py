@@ -197,8 +197,9 @@ class Harness:
         self.engine._index.writer().connection.execute(f"CREATE TEMP TRIGGER meddle {body}")
 
     def settle(self) -> None:
-        """Let everything finish that may lag behind the answers."""
-        while (wait := self.engine.settle(True)) is not None and wait < 1:
+        """Let everything finish that may lag behind the answers, short of the housekeeping of
+        a quiet second."""
+        while (wait := self.engine.settle(True)) is not None and wait < 0.6:
             pause(wait)
 
     def catch_up(self) -> None:
