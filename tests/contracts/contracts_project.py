@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,11 @@ class Host:
             self.engine.settle(True)
         (reply,) = replies
         return reply
+
+    def catch_up(self) -> None:
+        """Let the Git index file show the commits."""
+        while (wait := self.engine._history.settle(False)) is not None:
+            threading.Event().wait(min(wait, 0.02))  # as the writer thread does
 
     def ok(self, tool: str, args: dict[str, Any] | None = None, **more: Any) -> Any:
         """The data of a call that must succeed."""

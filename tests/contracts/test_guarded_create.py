@@ -22,8 +22,7 @@ from maadd.protocol.strict_json import parse_json
 
 def refused(host: Host, request: dict[str, Any], **more: Any) -> dict[str, Any]:
     """The refusal of a create; nothing in the project is another than before."""
-    while host.engine._history.settle(False) is not None:
-        pass
+    host.catch_up()
     before = snapshot(host.root), host.engine.health(), host.engine._model
     error = host.error("maad_create_guarded", request, **more)
     health = host.engine.health()

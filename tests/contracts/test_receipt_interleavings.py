@@ -107,8 +107,7 @@ def interleave(host: Host, rounds: int) -> dict[str, int]:
     """Take receipts with people at work; how each ended."""
     rng = random.Random(11)
     host.create(host.request())
-    while host.engine._history.settle(False) is not None:
-        pass
+    host.catch_up()
     people = People(host, rng)
     endings: dict[str, int] = {}
     for _ in range(rounds):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ class Served:
     def settle(self) -> None:
         """Let everything finish that may lag behind the answers."""
         while (wait := self.engine.settle(True)) is not None and wait < 0.5:
-            pass
+            threading.Event().wait(wait)  # as the writer thread does
 
     def close(self) -> None:
         self._reader.close()

@@ -25,8 +25,7 @@ def instance(tmp_path: Path) -> Instance:
 
 @pytest.fixture
 def unindexed(tmp_path: Path) -> Instance:
-    """The same without its index; a daemon makes it with MAAD_BOOT_REINDEX=1, which is cheaper
-    than a command."""
+    """The same without its index, which a daemon makes with MAAD_BOOT_REINDEX=1."""
     return Instance(tmp_path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,12 @@ def git(root: Path, *arguments: str) -> str:
     """The output of one git command run by a person in the project."""
     done = subprocess.run([*GIT, *arguments], cwd=root, check=True, capture_output=True, text=True)
     return done.stdout
+
+
+def pause(wait: float) -> None:
+    """Let time pass for an engine that wants to be called again in `wait` seconds, as its writer
+    thread does; no longer than a moment, since other threads may be done before."""
+    threading.Event().wait(min(wait, 0.02))
 
 
 class Gate:
@@ -190,14 +197,15 @@ class Harness:
         self.engine._index.writer().connection.execute(f"CREATE TEMP TRIGGER meddle {body}")
 
     def settle(self) -> None:
-        """Let everything finish that may lag behind the answers."""
-        while (wait := self.engine.settle(True)) is not None and wait < 1:
-            pass
+        """Let everything finish that may lag behind the answers, short of the housekeeping of
+        a quiet second."""
+        while (wait := self.engine.settle(True)) is not None and wait < 0.6:
+            pause(wait)
 
     def catch_up(self) -> None:
         """Let the Git index file show the commits, without waiting for a quiet moment."""
-        while self.engine._history.settle(False) is not None:
-            pass
+        while (wait := self.engine._history.settle(False)) is not None:
+            pause(wait)
 
     def text(self, path: str) -> str:
         return (self.root / path).read_bytes().decode()
