@@ -108,7 +108,7 @@ class FrontBench:
         await server.start()
 
         def client(mode: str) -> Client:
-            web = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"})
+            web = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60)
             url = f"http://127.0.0.1:{server.port}/mcp"
             return Client(streamable_http_client(url, http_client=web), mode=mode)
 

@@ -234,6 +234,8 @@ def test_a_slow_reader_of_a_pipe_loses_nothing() -> None:
 def library_logging() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    # A command that ran in this process may have left its own way.
+    logging.captureWarnings(False)
     yield
     logging.captureWarnings(False)
     root.handlers[:] = handlers

@@ -60,7 +60,7 @@ class Served:
         )  # fmt: skip
 
     def sdk(self, token: str, mode: str, **options: Any) -> SdkClient:
-        web = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"})
+        web = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60)
         url = f"http://127.0.0.1:{self.port}/mcp"
         return SdkClient(streamable_http_client(url, http_client=web), mode=mode, **options)
 

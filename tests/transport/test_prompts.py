@@ -19,7 +19,7 @@ MODES = pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 
 def asked(server, token, mode, scenario):
     async def main():
-        http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"})
+        http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60)
         async with Client(streamable_http_client(server.url, http_client=http), mode=mode) as one:
             return await scenario(one)
 

@@ -15,7 +15,7 @@ from maadd.transport.messages import notification
 
 
 def client_of(server, token: str, mode: str, **options) -> Client:
-    http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"})
+    http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60)
     return Client(streamable_http_client(server.url, http_client=http), mode=mode, **options)
 
 
