@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import os
 import shutil
 import statistics
 import tempfile
@@ -117,9 +118,13 @@ async def _sessions(daemon: Daemon) -> list[Connection]:
     """Bound connections to a project whose index is complete."""
     sessions = [await open_session(daemon.port, daemon.token, "bench") for _ in range(CLIENTS)]
     status, _, answer = await sessions[0].post(call_body("maad_reindex", {}))
+    while b"REQUEST_TIMEOUT" in answer:  # it goes on, and the next call joins it
+        status, _, answer = await sessions[0].post(call_body("maad_reindex", {}))
     if not is_success(status, answer):
         raise RuntimeError(f"maad_reindex failed: {answer[:300]!r}")
     await asyncio.sleep(1.0)  # the worker writes the log of the index back
+    # Else the disk is still at work on the new corpus, the more the larger, and each sync waits.
+    os.sync()
     return sessions
 
 

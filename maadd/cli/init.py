@@ -21,8 +21,10 @@ def init_command(directory: str | None, as_json: bool) -> None:
     Creates what is absent of the registry, the schema folder, the guides for agents and a Git
     repository, and changes nothing that exists.
     """
+    from maadd.cli.project_folder import REGISTRY
     from maadd.cli.scaffold import has_repository, make_repository, make_scaffold, missing_ignores
     from maadd.config.instance import refuse_broken_path
+    from maadd_worker.index.store import make_first_index
 
     folder, settings = project_and_settings()
     root = folder if directory is None else os.path.abspath(directory)
@@ -30,6 +32,9 @@ def init_command(directory: str | None, as_json: bool) -> None:
     try:
         refuse_broken_path(root)
         created = make_scaffold(root)
+        if REGISTRY in created:
+            # Files that come later are new ones, and no remains of an index that was lost.
+            make_first_index(root)
         if not has_repository(root):
             commit = make_repository(root, settings, created)
             created.append(".git/")

@@ -41,7 +41,8 @@ def _target(flag: str, metavar: str, text: str) -> Callable[[_Command], _Command
         flag,
         metavar=metavar,
         help=text,
-        type=click.Path(),
+        # What cannot be read there is told by the command, with what to do.
+        type=click.Path(readable=False),
         expose_value=False,
         callback=_remember,
         is_eager=True,

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from maadd.pipeline.shorten import shorten
 from maadd.protocol.errors import MaadError
 from maadd.protocol.size import result_size
 from maadd.protocol.tools import ToolKind, ToolSpec
 
 _CONTRACT_CEILING = 1_048_576
+_REST = {
+    "maad_reindex": "maad_reindex of one docType or path lists what concerns it",
+    "maad_instance_reload": "maad_projects lists the projects",
+    "maad_use_projects": "maad_current_session lists the projects",
+}
+_REST_OF_TOKENS = "maad_show_token shows the token"
+_REST_OF_RECORDS = (
+    "maad_changes_since lists the records that were changed; fewer items in a call, or a smaller "
+    "maxRecords, have shorter answers"
+)
 _PATHS_HINT = "Reduce depth, node, edge, or path limits; or add field and extraction-kind filters"
 
 
@@ -17,7 +28,7 @@ def contract_budget(configured: int) -> int:
     return min(configured, _CONTRACT_CEILING)
 
 
-def check_budget(
+def within_budget(
     spec: ToolSpec,
     kind: ToolKind,
     text: bytes,
@@ -26,12 +37,20 @@ def check_budget(
     contract_cap: int,
     structured: bool,
     rows: int | None,
-) -> None:
-    """RESPONSE_TOO_LARGE when the whole MCP result of a success exceeds its budget."""
+) -> bytes:
+    """The envelope of a success whose whole MCP result keeps its budget.
+
+    What a call that changed something has to say is cut until it does; of any other, and where
+    no cut is enough, RESPONSE_TOO_LARGE.
+    """
     cap = contract_budget(contract_cap) if spec.strict else ordinary_cap
     size = result_size(text, structured=structured)
     if size <= cap:
-        return
+        return text
+    if kind is ToolKind.WRITE or (kind is ToolKind.ENGINELESS and not spec.read_only_hint):
+        short = shorten(text, lambda one: result_size(one, structured=structured), cap, _rest(spec))
+        if short is not None:
+            return short
     details: dict[str, Any] = {
         "tool": spec.name,
         "observedBytes": size,
@@ -48,6 +67,13 @@ def check_budget(
     raise MaadError(
         "RESPONSE_TOO_LARGE", f"the answer has {size} bytes, the budget is {cap}", details
     )
+
+
+def _rest(spec: ToolSpec) -> str:
+    """Where to see what was cut from the answer of a call that was carried out."""
+    if spec.name in _REST:
+        return _REST[spec.name]
+    return _REST_OF_TOKENS if spec.name.endswith("_token") else _REST_OF_RECORDS
 
 
 def _hint(spec: ToolSpec, kind: ToolKind) -> str:

@@ -23,7 +23,7 @@ from maadd.config.settings import Settings
 from maadd.ops.logs import log_engine
 from maadd.ops.meter import Meter
 from maadd.pipeline import envelope
-from maadd.pipeline.budget import check_budget, contract_budget
+from maadd.pipeline.budget import contract_budget, within_budget
 from maadd.pipeline.dispatch import Dispatcher, MeasureMemory, account_of, is_replay
 from maadd.pipeline.envelope import CallResult, FrontAnswer
 from maadd.pipeline.front_tools import EnginelessHandler, FrontTools
@@ -323,8 +323,7 @@ class Pipeline:
             text = envelope.dry_run(spec.name, _visible(arguments), b"", source=source, meta=meta)
         else:
             text = success_text(_encode(answer.data), source=source, meta=meta)
-        self._check_budget(spec, ToolKind.ENGINELESS, text, None)
-        return text
+        return self._within_budget(spec, ToolKind.ENGINELESS, text, None)
 
     def _compose(
         self,
@@ -395,11 +394,12 @@ class Pipeline:
         if reply.audit is not None:
             self._audit("write", self._audit_line(caller, trace, reply.audit))
         kind = ToolKind.READ if spec.changes_nothing(args) else trace.kind
-        self._check_budget(spec, kind, text, reply.rows)
-        return text
+        return self._within_budget(spec, kind, text, reply.rows)
 
-    def _check_budget(self, spec: ToolSpec, kind: ToolKind, text: bytes, rows: int | None) -> None:
-        check_budget(
+    def _within_budget(
+        self, spec: ToolSpec, kind: ToolKind, text: bytes, rows: int | None
+    ) -> bytes:
+        return within_budget(
             spec,
             kind,
             text,

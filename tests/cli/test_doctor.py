@@ -264,3 +264,123 @@ def test_the_provider_of_embeddings_is_made_but_not_asked(doctor: Any) -> None:
     assert "8 dimensions" in checks(fake)["embeddings"][0][1]
     broken = doctor(MAAD_SEMANTIC_ENABLE="1", MAAD_EMBED_PROVIDER="openai")
     assert (broken.code, checks(broken)["embeddings"][0][0]) == (1, "problem")
+
+
+def test_a_journal_that_keeps_the_project_from_opening_is_the_same_problem(
+    doctor: Any, maad_here: Any, project: Path
+) -> None:
+    import apsw
+
+    def both(start: str) -> None:
+        opened = maad_here("--project", str(project), "query", "note", env=QUICK)
+        assert opened.code == 1
+        [line] = [one.strip() for one in opened.err.splitlines() if "BACKEND_ERROR" in one]
+        done = doctor()
+        assert done.code == 1
+        [(state, text)] = checks(done)["journal"]
+        assert state == "problem"
+        # The words behind the last colon are SQLite's, and other where the file may be written.
+        assert text.rpartition(": ")[0] == line.rpartition(": ")[0]
+        assert line.startswith(f"BACKEND_ERROR: {start}")
+
+    reference = project / "_backend/journal.json"
+    reference.write_text("[{")
+    both("_backend/journal.json cannot be taken over")
+    entry = (
+        '[{"id": "1-a", "op": "create", "docId": "nt-x", "filePath": "notes/nt-x.md", '
+        '"timestamp": "", "status": "pending"}]'
+    )
+    reference.write_text(entry)
+    assert checks(doctor())["journal"] == [("warning", "unfinished: 1 pending")]
+    reference.unlink()
+    journal = apsw.Connection(str(project / "_backend/journal.db"))
+    journal.pragma("user_version", 99)
+    journal.close()
+    both("_backend/journal.db is not a journal this version can read")
+    for path in (project / "_backend").glob("journal.db*"):
+        path.unlink()
+    (project / "_backend/journal.db").mkdir()
+    both("_backend/journal.db cannot be opened")
+
+
+def test_a_registry_that_is_lost_is_a_problem_wherever_it_is_looked_for(
+    maad_here: Any, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = project / "_registry/object_types.yaml"
+    text = registry.read_text()
+
+    def told() -> str:
+        found = []
+        for flags, env in ((("--project", str(project)), {}), ((), {"MAAD_PROJECT": str(project)})):
+            done = maad_here("doctor", *flags, "--json", env=QUICK | env)
+            assert done.code == 1
+            [problem] = [
+                f"{check['text']} -> {check['advice']}"
+                for group in done.json["groups"]
+                for check in group["checks"]
+                if check["name"] in ("project", "registry and schemas")
+            ]
+            assert "maad init" not in problem
+            found.append(problem)
+        assert found[0] == found[1]
+        return found[0]
+
+    registry.unlink()
+    assert "although _registry, _schema, _backend lie there" in told()
+    refused = maad_here("--project", str(project), "query", "note", env=QUICK)
+    assert "put the file back" in refused.err
+    registry.symlink_to("nowhere")
+    assert "is a link that leads out of the project or nowhere" in told()
+    registry.unlink()
+    registry.mkdir()
+    assert "not a regular file" in told()
+    registry.rmdir()
+    registry.write_text(text)
+    opening = os.open
+
+    def closed(path: Any, *more: Any, **named: Any) -> int:
+        if os.fsdecode(path) == shut:
+            raise PermissionError(13, "Permission denied")
+        return opening(path, *more, **named)
+
+    # A user without rights, which the user of the tests may not be.
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", closed)
+        shut = "object_types.yaml"
+        assert "Permission denied" in told()
+        shut = str(project)
+        assert told() == (
+            f"{project} cannot be opened: Permission denied -> give it to the user that runs this "
+            "(chown, chmod)"
+        )
+
+
+def test_a_folder_with_what_is_left_of_a_project_is_no_mere_folder(
+    maad_here: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "_schema").mkdir()
+    done = maad_here("doctor", "--json", env=QUICK)
+    assert done.code == 1
+    assert "although _schema lie there" in checks(done)["project"][0][1]
+
+
+def test_what_git_says_of_a_damaged_index_is_told(doctor: Any, project: Path) -> None:
+    assert doctor(MAAD_HISTORY_MODE_DEFAULT="audit").code == 0
+    (project / ".git/index").write_bytes(b"no index at all, but long enough to be one")
+    done = doctor()
+    assert done.code == 1
+    [(state, text)] = checks(done)["uncommitted"]
+    assert state == "problem"
+    assert "fatal: " in text
+    assert "in time" not in text
+
+
+def test_names_that_are_something_else_are_problems(doctor: Any, project: Path) -> None:
+    for path in sorted((project / "_backend").iterdir()):
+        path.unlink()
+    (project / "_backend/lock").mkdir()
+    assert ("problem", "_backend/lock is no regular file") in checks(doctor())["places"]
+    (project / "_backend/lock").rmdir()
+    (project / "_backend").rmdir()
+    (project / "_backend").write_text("x")
+    assert ("problem", "_backend is there and is no folder") in checks(doctor())["places"]

@@ -245,7 +245,7 @@ def test_tables_become_records_and_rows_may_move(here: Any, project: Path, tmp_p
     table = tmp_path / "items.csv"
     table.write_text("sku,name,made,body\nA-1,Bolt,2024-01-02,Text\nA-2,Nut,2024-02-03,\n")
     assert here("import", str(table)).code == 0
-    assert (project / "items/item-A-1.md").read_text().endswith("\n---\n\nText\n")
+    assert (project / "items/item-A-1.md").read_text().endswith("\n---\nText")
     table.write_text("sku,name,made,body\nA-2,Nut,2024-02-03,\nA-1,Screw,,Text\nA-3,Gear,,\n")
     done = here("import", str(table), "--update", "--json").json
     assert (done["created"], done["updated"], done["unchanged"]) == (1, 1, 1)

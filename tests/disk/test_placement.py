@@ -12,7 +12,8 @@ from maadd_worker.disk.journal import JOURNAL_PATH, Journal, JournalEntry
 from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.placement import Placement
 from maadd_worker.disk.root import ProjectRoot
-from maadd_worker.engine_placement import INDEX_PATH, keep_entries, placement_of
+from maadd_worker.engine_placement import keep_entries, placement_of
+from maadd_worker.index.layout import INDEX_PATH
 
 
 def entry(entry_id: str) -> JournalEntry:

@@ -194,7 +194,7 @@ def test_after_a_long_hold_others_get_a_moment(lock, monkeypatch):
     lock.acquire(patient=False)
     lock.release()
     lock.acquire(patient=False)
-    assert pauses == [pytest.approx(0.09)]
+    assert pauses == [pytest.approx(0.015)]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])

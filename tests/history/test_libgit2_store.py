@@ -597,6 +597,54 @@ def test_what_a_person_does_to_the_index_later_stays(project, store, change, com
     assert project.status() == "M  v/a.md\n"
 
 
+def written_later(project):
+    """The index as if it had been written a second after ours."""
+    index = project.root / ".git/index"
+    now = index.stat().st_mtime + 1
+    os.utime(index, (now, now))
+
+
+@pytest.mark.parametrize(
+    ("command", "state"),
+    [
+        (("rm", "-q", "--cached", "v/new.md"), "D  v/new.md\n?? v/new.md\n"),
+        (("reset", "-q", "HEAD~1", "--", "v/a.md"), "MM v/a.md\n"),
+        (("restore", "--staged", "--source=HEAD~1", "v/a.md"), "MM v/a.md\n"),
+    ],
+)
+def test_what_a_person_takes_out_of_the_index_stays_out(
+    project, store, change, commit, command, state
+):
+    project.write("v/a.md", "1\n")
+    commit(store, change("v/a.md"))
+    project.git("commit", "-q", "--allow-empty", "-m", "the trees of the index are whole")
+    project.write("v/a.md", "2\n")
+    project.write("v/new.md")
+    commit(store, change("v/a.md", "v/new.md"))
+    project.git(*command)
+    written_later(project)
+    project.write("v/b.md")
+    commit(store, change("v/b.md"))
+    assert store.recheck_index() is True
+    assert project.status() == state
+
+
+def test_what_a_commit_by_hand_writes_over_is_mended_however_late(project, store, change, commit):
+    """A commit leaves whole trees in the index; it may have read it long before it wrote."""
+    project.write("v/a.md", "1\n")
+    commit(store, change("v/a.md"))
+    project.git("commit", "-q", "--allow-empty", "-m", "by hand")
+    index = project.root / ".git/index"
+    before = index.read_bytes()
+    project.write("v/a.md", "2\n")
+    project.write("v/new.md")
+    commit(store, change("v/a.md", "v/new.md"))
+    index.write_bytes(before)
+    written_later(project)
+    assert store.recheck_index() is True
+    project.assert_sound()
+
+
 def test_a_lock_of_a_branch_that_a_dead_worker_left_is_removed_and_no_other(project):
     git_dir = locate(str(project.root))
     child = subprocess.Popen(["true"])

@@ -215,6 +215,20 @@ def test_dates_have_the_coarsest_precision_among_them() -> None:
     assert jekyll == {"type": "date", "index": True}
 
 
+@pytest.mark.parametrize("textual", [False, True])
+def test_dates_with_bare_years_among_them_are_dates(textual: bool) -> None:
+    year = {"type": "date", "index": True, "format": "YYYY", "store_precision": "year"}
+    assert definition(["1990", "1980-05", "1980-05-02"], textual=textual) == year
+    assert definition(["1990", "1980-05-02T10:30:00Z"], textual=textual) == year
+    assert definition([1990, "1980-05"], textual=False) == year
+    assert definition([1990, 1991]) == {"type": "number", "index": True}
+    assert definition(["1990", "1991"])["type"] == "string"
+    assert definition(["1990", "1980-13"])["type"] == "string"
+    assert definition(["1990", "2021-02-30"])["type"] == "string"
+    assert definition(["1980-05", "1980-02-30"])["type"] == "string"
+    assert definition([19900, "1980-05"])["type"] == "string"
+
+
 def test_only_small_sets_that_come_again_are_enums() -> None:
     assert definition(["a", "b"] * 5)["type"] == "enum"
     assert definition(["a", "b"])["type"] == "string"

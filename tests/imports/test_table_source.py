@@ -55,3 +55,16 @@ def test_json_lines_are_objects(table: Any) -> None:
         ({"id": 2}, 5),
     ]
     assert [one.line for one in source.misfits] == [3, 4]
+
+
+def test_a_key_that_stands_twice_is_refused_with_its_line(table: Any) -> None:
+    source = table(
+        "e.jsonl",
+        '{"id": 1}\n{"id": 4, "name": "first", "name": "second"}\n'
+        '{"id": 5, "a": [{"b": {"c": 1, "c": 2}}]}\n{"id": 6, "big": 123456789012345678901}\n',
+    )
+    assert [item.fields["id"] for item in source.items] == [1, 6]
+    assert [(one.line, one.reason) for one in source.misfits] == [
+        (2, "the key 'name' stands twice in one object"),
+        (3, "the key 'c' stands twice in one object"),
+    ]

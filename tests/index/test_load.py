@@ -213,6 +213,6 @@ def test_the_log_of_a_load_is_written_back_afterwards(project):
     pages, written_back = project.writer.connection.wal_checkpoint()
     assert pages == written_back > 0
     assert not project.writer.log_held
-    assert project.writer.connection.pragma("wal_autocheckpoint") == 1000
+    assert project.writer.connection.pragma("wal_autocheckpoint") == 4000
     load_all(project)
     assert not project.writer.log_held

@@ -273,3 +273,14 @@ def open_project(project: Path) -> Iterator[OpenProject]:
     yield opener
     for harness in opened:
         harness.close()
+
+
+@pytest.fixture
+def watched(open_project: OpenProject) -> Callable[..., Any]:
+    """Opens the project as a server does, its files followed."""
+    from watched_project import Watched
+
+    def opener(mode: str = "audit", **settings: Any) -> Watched:
+        return Watched(open_project(mode, **{"watch": "auto", **settings}))
+
+    return opener

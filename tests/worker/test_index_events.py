@@ -143,7 +143,7 @@ def test_an_unwatched_index_that_lost_records_is_completed_behind_the_answers(
     connect(project, logged)
     woken = threading.Event()
     project.engine.connect_wake(woken.set)
-    project.engine.start_watching()
+    project.engine.start_watching(lambda _: None)
     assert woken.wait(20)
     health = project.ok("maad_health")
     assert health["indexIncomplete"] is True
@@ -161,7 +161,7 @@ def test_an_unwatched_index_with_a_single_edit_is_left_alone(open_project: Any) 
     project.ok("maad_reindex")
     lose(project, ["shp-1"])
     project.reopen()
-    project.engine.start_watching()
+    project.engine.start_watching(lambda _: None)
     project.engine._watching.stop()
     project.settle()
     assert project.ok("maad_summary")["totalDocuments"] == 10

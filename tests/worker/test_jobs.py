@@ -244,6 +244,43 @@ def test_a_job_goes_on_after_a_restart_without_doing_things_twice(
     indexed.reopen()
     indexed.engine.resume_jobs()
     assert indexed.engine.jobs.running == 0
+    assert jobs(indexed)[0] == job
+
+
+def test_how_a_job_ended_is_known_after_a_restart(indexed: Any, replies: Replies) -> None:
+    ended = begin(indexed, replies, force=True, wait=False)
+    job_id = replies.data(ended)["jobId"]
+    finish(indexed)
+    begin(indexed, replies, force=True)
+    indexed.engine.settle(True)
+    cancelled = jobs(indexed)[0]["jobId"]
+    begin(indexed, replies, cancelJob=cancelled)
+    before = jobs(indexed)
+    assert [job["state"] for job in before] == ["cancelled", "done", "done"]
+    for _ in range(2):
+        indexed.reopen()
+        indexed.engine.resume_jobs()
+        assert jobs(indexed) == before
+    again = begin(indexed, replies, cancelJob=job_id)
+    assert replies.data(again) == {"jobId": job_id, "state": "done"}
+
+
+def test_a_job_that_a_read_only_start_cannot_go_on_with_is_interrupted(
+    indexed: Any, open_project: Any, replies: Replies
+) -> None:
+    answer = replies.data(begin(indexed, replies, force=True, wait=False))
+    indexed.engine.settle(True)
+    indexed.close()
+    served = open_project("read")
+    served.engine.resume_jobs()
+    assert served.engine.jobs.running == 0
+    job = jobs(served)[0]
+    assert (job["jobId"], job["state"]) == (answer["jobId"], "interrupted")
+    served.close()
+    indexed = open_project("feed")
+    indexed.engine.resume_jobs()
+    finish(indexed)
+    assert (jobs(indexed)[0]["jobId"], jobs(indexed)[0]["state"]) == (answer["jobId"], "done")
 
 
 def test_a_job_that_kills_its_process_again_and_again_is_given_up(indexed: Any) -> None:
@@ -254,11 +291,14 @@ def test_a_job_that_kills_its_process_again_and_again_is_given_up(indexed: Any) 
         "made_since": "2031-01-01T00:00:00.000Z",
         "deaths": 2,
     }
-    indexed.engine.jobs.resume(msgspec.json.encode([note]).decode())
+    indexed.engine.jobs.resume(msgspec.json.encode([note]).decode(), None)
     assert indexed.engine.jobs.running == 0
     job = jobs(indexed)[0]
     assert (job["jobId"], job["state"]) == ("job-deadly", "failed")
     assert job["errors"][0]["code"] == "WORKER_LOST"
+    indexed.reopen()
+    indexed.engine.resume_jobs()
+    assert jobs(indexed)[0] == job
 
 
 def test_edited_schemas_make_the_run_start_over_under_them(indexed: Any, replies: Replies) -> None:

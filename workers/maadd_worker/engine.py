@@ -30,21 +30,22 @@ from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare, sooner
 from maadd_worker.engine_events import reindex_events, stale_model_event, truncated_events
-from maadd_worker.engine_jobs import JOBS_KEY, Jobs
-from maadd_worker.engine_placement import INDEX_PATH, keep_entries, placement_of
-from maadd_worker.engine_report import free_mb, index_empty, model_advisories
+from maadd_worker.engine_jobs import ENDED_JOBS_KEY, JOBS_KEY, Jobs
+from maadd_worker.engine_placement import keep_entries, placement_of
+from maadd_worker.engine_report import empty_advisories, free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
 from maadd_worker.engine_writes import RecordWrites, Refused
 from maadd_worker.failpoints import arm, reach
 from maadd_worker.gate import Gate
 from maadd_worker.history.backup import BackupContext, backup
 from maadd_worker.history.controller import HistoryController
-from maadd_worker.history.external import ExternalEdits
 from maadd_worker.history.outcome import HistoryOutcome
-from maadd_worker.index.empty_guard import unindexed_files
+from maadd_worker.index.empty_guard import has_no_file, may_have_lost, unindexed_files
 from maadd_worker.index.full_pass import PassSteps, run_steps
+from maadd_worker.index.layout import INDEX_PATH
 from maadd_worker.index.pass_report import ReindexReport
 from maadd_worker.index.plan import TypePlans
+from maadd_worker.index.rebuilt import note_nothing_lost
 from maadd_worker.index.store import Index, IndexReader
 from maadd_worker.index.writer import FIRST_PASS_KEY
 from maadd_worker.instructions.files import InstructionFiles
@@ -60,9 +61,7 @@ from maadd_worker.schema.model import ModelRefresh, load_model, refresh_model, s
 from maadd_worker.semantic.providers.embedder import Embedder
 from maadd_worker.semantic.service import SemanticIndex
 from maadd_worker.write.activity import WriteActivity
-from maadd_worker.write.answer import (
-    event_of,
-)
+from maadd_worker.write.answer import event_of
 from maadd_worker.write.bulk.tools import BULK_WRITES
 from maadd_worker.write.context import WriteContext, commit_identity
 from maadd_worker.write.group import Execution
@@ -107,9 +106,10 @@ class Engine:
         self._events: deque[Event] = deque()
         self._activity = WriteActivity()
         self._gate: Gate | None = None
-        self._aftercare = Aftercare(index, journal, history, self._record_paths)
-        edits = ExternalEdits.asked_for(config.history, root.path, history)
-        self._watching = Watching(root, index, config.settings, self._plans, edits)
+        self._watching = Watching(config, root, index, history, self._plans, self._write_context)
+        self._aftercare = Aftercare(
+            index, journal, history, self._record_paths, self._watching.adopt
+        )
         self.jobs = Jobs(
             self,
             lambda: self._model.model,
@@ -126,6 +126,7 @@ class Engine:
         self.forget_session = self._contracts.forget_session
         self.recovery_actions: list[str] = []
         self.index_empty: int | None = None
+        self._may_have_lost = False
 
     @classmethod
     def open(
@@ -183,6 +184,9 @@ class Engine:
         with contextlib.closing(self._index.reader()) as reader:
             begun = self._index.created or reader.meta_get(FIRST_PASS_KEY) is not None
             self.index_empty = unindexed_files(reader, model, self._root, begun=begun)
+            self._may_have_lost = may_have_lost(reader)
+        if self._index.created and not self._index.carried and has_no_file(model, self._root):
+            note_nothing_lost(self._index.writer())
         if self.index_empty is not None and self._settings.boot_reindex and not self.read_only:
             steps = reindex_steps(self._write_context(), ReindexArgs(), unread=True)
             report = run_steps(
@@ -200,11 +204,16 @@ class Engine:
             self._root, self._instructions, failures, read_only=self.read_only
         )
 
-    def start_watching(self) -> None:
+    def start_watching(self, progress: Callable[[str], None]) -> None:
         """At the start of a server: follow what others change on the disk (spec 01 §14.7)."""
-        if not self.read_only:
-            self._watching.wanted = True
-            self._watch_when_served()
+        if self.read_only:
+            return
+        self._watching.wanted = True
+        if self.index_empty is not None and not self._may_have_lost:
+            # It never had a record, so it has lost none: the files are new.
+            self._events += self._watching.take_over_first(progress)
+            self.index_empty = None
+        self._watch_when_served()
 
     def _watch_when_served(self) -> None:
         # Until the index is served, only the pass that fills it may write to it.
@@ -290,6 +299,9 @@ class Engine:
         waiting = deque(calls)
         while waiting:
             call = waiting[0]
+            if call.tool not in RECORD_WRITES:
+                # It may take long, or wait for the front: no lock is held meanwhile.
+                self._history.release()
             if call.tool in STRICT_TOOLS:
                 self._answer_strict(waiting.popleft(), gate, deliver)
                 continue
@@ -383,10 +395,11 @@ class Engine:
     # -- jobs ----------------------------------------------------------------------------
 
     def resume_jobs(self) -> None:
-        """At the start of a server: go on with the jobs that an earlier process did not end."""
-        if not self.read_only:
-            with contextlib.closing(self._index.reader()) as reader:
-                self.jobs.resume(reader.meta_get(JOBS_KEY))
+        """At the start of a server: go on with the jobs that an earlier process did not end, and
+        know those that ended."""
+        with contextlib.closing(self._index.reader()) as reader:
+            noted, ended = reader.meta_get(JOBS_KEY), reader.meta_get(ENDED_JOBS_KEY)
+        self.jobs.resume(noted, ended, read_only=self.read_only)
 
     def check_job(self, args: ReindexArgs) -> None:
         """See JobHost."""
@@ -407,6 +420,8 @@ class Engine:
             self.index_empty = None
             self._watch_when_served()
         broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
+        if self._watching.commits_edits:
+            self._aftercare.inspect_again()
         report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
         self._notices += reindex_events(report)
         return reindex_outcome(report, args)
@@ -462,7 +477,8 @@ class Engine:
 
     def _take_over_edit(self, path: str) -> None:
         """Index a file that was edited outside, and tell subscribers."""
-        self._events.append(index_outside_edit(self._write_context(), path))
+        changes = index_outside_edit(self._write_context(), path)
+        self._events += self._watching.took_over(changes)
 
     def _finish(self, done: Execution, outcome: HistoryOutcome) -> None:
         """Let go of what was kept about a record that is written, and note its event."""
@@ -485,15 +501,18 @@ class Engine:
 
     def settle(self, idle: bool) -> float | None:
         """Finish what lags behind the answers; seconds until it wants to be called again."""
+        # Commits come first: what they lock is free again before anything else is done.
+        self._watching.commit_edits()
         # Quiet work would find no quiet between the steps of a job.
         wait = self._aftercare.settle(idle and not self.jobs.running)
+        if idle and (self.jobs.running or self._watching.findings.pending):
+            self._history.release()
         if self._watching.findings.take_model_change():
             self._refresh_model()
-        taken = self._watching.take_over(self._write_context, idle)
-        self._events.extend(taken)
+        self._events += self._watching.take_over(idle)
         more = self.jobs.step()
         self._tell_notices()
-        wait = self._watching.settle(sooner(wait, self._semantic.settle(idle)))
+        wait = sooner(sooner(wait, self._semantic.settle(idle)), self._watching.next_wait())
         return 0.0 if more else wait
 
     def connect_log(
@@ -551,6 +570,7 @@ class Engine:
         }
         report |= self._activity.health() | self._history.health()
         report["advisories"] = [
+            *empty_advisories(self.index_empty, read_only=self.read_only),
             *model_advisories(self._model),
             *self._watching.advisories(),
             *report.get("advisories", []),
@@ -565,6 +585,7 @@ class Engine:
         self._watching.stop()
         self.jobs.close()
         self._semantic.close()
+        self._watching.finish_edits()
         clean = self._history.close()
         self._index.close()
         if self._journal is not None:

@@ -20,7 +20,8 @@ _FORGET_RETRY_S = 1.0
 
 
 class Aftercare:
-    """The work between calls. `settle` runs on the writer thread, `keep_sweep` on any."""
+    """The work between calls. `settle` runs on the writer thread, `keep_sweep` on any. `adopt`
+    takes files that differ from Git for edits to commit, and gives those that it took."""
 
     def __init__(
         self,
@@ -28,11 +29,13 @@ class Aftercare:
         journal: Journal | None,
         history: HistoryController,
         record_paths: Callable[[], list[str]],
+        adopt: Callable[[set[str]], set[str]],
     ) -> None:
         self._index = index
         self._journal = journal
         self._history = history
         self._record_paths = record_paths
+        self._adopt = adopt
         self._sweeps: deque[IntegritySweep] = deque(maxlen=1)
         self._wake: Callable[[], None] = _nobody
         self._inspected = False
@@ -51,6 +54,10 @@ class Aftercare:
         """A record was deleted for good: its text must leave the logs of SQLite too."""
         self._must_forget = True
 
+    def inspect_again(self) -> None:
+        """The index has taken files over that nobody watched: they may not be committed."""
+        self._inspected = False
+
     def keep_meta(self, values: Mapping[str, str | None]) -> None:
         """Remember values about the project in the index; None forgets one."""
         writer = self._index.writer()
@@ -67,8 +74,7 @@ class Aftercare:
             self.keep_meta({SWEEP_AT_KEY: sweep.completed_at, SWEEP_FINDINGS_KEY: findings})
         wait = self._history.settle(idle)
         if idle and not self._inspected:
-            self._inspected = True
-            self._history.inspect_worktree(self._record_paths())
+            self._inspected = self._history.inspect_worktree(self._record_paths(), self._adopt)
         if not read_only and self._index.writer().log_held:
             if idle:
                 self._index.writer().write_log_back()

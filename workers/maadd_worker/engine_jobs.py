@@ -29,6 +29,9 @@ from maadd_worker.schema.model import Model
 JOBS_KEY = "jobs"
 """`engine_meta`: the jobs that have not ended, as JSON."""
 
+ENDED_JOBS_KEY = "ended_jobs"
+"""`engine_meta`: the views of the last that ended, the latest first, as JSON."""
+
 _MOST_JOBS = 8
 _RETRY_MS = 1000
 _KEPT = 10
@@ -195,17 +198,23 @@ class Jobs:
         self._show()
         return None
 
-    def resume(self, stored: str | None) -> None:
-        """Take up the jobs that an earlier process did not end; `stored` is what it noted."""
+    def resume(self, stored: str | None, ended: str | None, *, read_only: bool = False) -> None:
+        """Take up the jobs that an earlier process did not end, and know those that ended;
+        `stored` and `ended` are what it noted. A read-only project shows the former as
+        `interrupted`."""
+        if ended:
+            self._ended.extend(msgspec.json.decode(ended, type=list[JobView]))
         for note in msgspec.json.decode(stored, type=list[JobNote]) if stored else ():
             args = msgspec.convert(note.args, ReindexArgs)
             job = _Job(msgspec.structs.replace(note, deaths=note.deaths + 1), args, begun=True)
-            if job.note.deaths >= _MOST_STARTS:
+            if read_only:
+                self._ended.appendleft(msgspec.structs.replace(job.view(), state="interrupted"))
+            elif job.note.deaths >= _MOST_STARTS:
                 failure = MaadError("WORKER_LOST", "the process died under it again and again")
                 self._note_end(job, "failed", errors=[failure.wire()])
             else:
                 self._jobs.append(job)
-        if stored:
+        if stored and not read_only:
             self._remember()
         self._show()
 
@@ -385,7 +394,12 @@ class Jobs:
 
     def _remember(self, *more: _Job) -> None:
         notes = [job.note for job in (*self._jobs, *more)]
-        self._keep_meta({JOBS_KEY: _encode(notes).decode() if notes else None})
+        self._keep_meta(
+            {
+                JOBS_KEY: _encode(notes).decode() if notes else None,
+                ENDED_JOBS_KEY: _encode(list(self._ended)).decode() if self._ended else None,
+            }
+        )
 
     def _show(self) -> None:
         self._alone = sum(not job.waiting for job in self._jobs)

@@ -10,8 +10,7 @@ from maadd_worker.disk.journal import JOURNAL_PATH, Journal
 from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.placement import Placement
 from maadd_worker.disk.root import ProjectRoot
-
-INDEX_PATH = "_backend/maad.db"
+from maadd_worker.index.layout import INDEX_PATH
 
 
 def placement_of(root: ProjectRoot, *, read_only: bool) -> Placement:

@@ -21,6 +21,14 @@ def model_advisories(refresh: ModelRefresh) -> list[dict[str, Any]]:
     return advisories
 
 
+def empty_advisories(files: int | None, *, read_only: bool) -> list[dict[str, Any]]:
+    """Why nothing is served and no file followed, while an index is empty over so many files."""
+    if files is None:
+        return []
+    error = index_empty(files, read_only=read_only)
+    return [{"code": error.code, "message": f"{error.message}; until then no file is followed"}]
+
+
 def free_mb(path: str) -> int | None:
     """Free space for this user on the disk of a folder; None when it cannot be told."""
     try:

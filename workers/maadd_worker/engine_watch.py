@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import apsw
 import msgspec
 
-from maadd.protocol.messages import Event, WorkerSettings
+from maadd.protocol.messages import Event, WorkerConfig
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.engine_events import changed_id_events, truncated_events
-from maadd_worker.history.external import EditedFile, ExternalEdits
+from maadd_worker.history.controller import HistoryController
+from maadd_worker.history.external import ExternalEdits
+from maadd_worker.index.connection import backend_error
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import Index
 from maadd_worker.outcome import Advice, Outcome
 from maadd_worker.watch.findings import Findings
 from maadd_worker.watch.lost_rows import look_for_lost_rows
+from maadd_worker.watch.survey import survey
 from maadd_worker.watch.watcher import Watcher
 from maadd_worker.write.context import WriteContext
-from maadd_worker.write.external import take_over
+from maadd_worker.write.external import (
+    ExternalChange,
+    edited_record,
+    event_of,
+    take_over,
+    uncommitted_records,
+)
 
 _IDLE_FILES = 250
 _BUSY_FILES = 32
@@ -33,15 +44,16 @@ _OFF = {
 
 
 class Watching:
-    """Made with the engine; watches only after `start`. `edits` commits what is taken over."""
+    """Made with the engine; watches only after `start`."""
 
     def __init__(
         self,
+        config: WorkerConfig,
         root: ProjectRoot,
         index: Index,
-        settings: WorkerSettings,
+        history: HistoryController,
         plans: Callable[[], TypePlans],
-        edits: ExternalEdits | None,
+        context: Callable[[], WriteContext],
     ) -> None:
         self.findings = Findings()
         self.wanted = False
@@ -51,9 +63,10 @@ class Watching:
         self.info: Callable[..., None] = _nobody_reads
         self._root = root
         self._index = index
-        self._settings = settings
+        self._settings = config.settings
         self._plans = plans
-        self._edits = edits
+        self._context = context
+        self._edits = ExternalEdits.asked_for(config.history, root.path, history)
         self._watcher: Watcher | None = None
         self._look: threading.Thread | None = None
 
@@ -76,6 +89,21 @@ class Watching:
             lambda event, **members: self.warn(event, **members),
         )
         self._watcher.start()
+
+    def take_over_first(self, progress: Callable[[str], None]) -> list[Event]:
+        """Writer, at the start: take over every file as if it had just appeared, before anybody
+        is told that there is none; what to tell subscribers. BACKEND_ERROR."""
+        events: list[Event] = []
+        try:
+            with contextlib.closing(self._index.reader()) as reader:
+                found = survey(reader, self._root, self._plans(), self.findings.failed)
+            self.findings.add((*found.changed, *found.tombstones), "seen")
+            while waiting := self.findings.pending:
+                progress(f"{waiting} files to index")
+                events += self.take_over(idle=True)
+        except apsw.Error as failure:
+            raise backend_error(failure, "filled") from failure
+        return events
 
     def stop(self) -> None:
         """End watching."""
@@ -100,21 +128,29 @@ class Watching:
         if self._watcher is not None:
             self._watcher.request_survey()
 
-    def settle(self, wait: float | None) -> float | None:
-        """Writer: commit edits when it is quiet. `wait` is how long the caller would sleep;
-        how long it may."""
+    @property
+    def commits_edits(self) -> bool:
+        """Whether edits are to be committed."""
+        return self._edits is not None
+
+    def commit_edits(self) -> None:
+        """Writer: commit edits when it is quiet."""
+        if self._edits is not None and not self.findings.pending:
+            self._edits.settle()
+
+    def next_wait(self) -> float | None:
+        """Writer: seconds until edits want to be taken over or committed."""
         if self.findings.pending:
             return 0.0
-        mine = self._edits.settle() if self._edits is not None else None
-        return min((one for one in (wait, mine) if one is not None), default=None)
+        return self._edits.next_wait() if self._edits is not None else None
 
-    def take_over(self, context: Callable[[], WriteContext], idle: bool) -> list[Event]:
+    def take_over(self, idle: bool) -> list[Event]:
         """Writer: index some of the backlog; what to tell subscribers."""
         findings = self.findings.take(_IDLE_FILES if idle else _BUSY_FILES)
         if not findings:
             return []
         try:
-            done = take_over(context(), findings)
+            done = take_over(self._context(), findings)
         except BaseException:
             self.findings.done({}, ())
             self.findings.put_back(findings)
@@ -129,20 +165,28 @@ class Watching:
         self.findings.done(done.failed, done.settled)
         if any(change.action == "delete" for change in done.changes):
             self.findings.retry_duplicates()
+        return self.took_over(done.changes)
+
+    def adopt(self, changed: set[str]) -> set[str]:
+        """Writer: these files differ from Git although the index may have them, as when a stop
+        came before the commit of edits. Those of them that will be committed."""
+        if self._edits is None or not changed:
+            return set()
+        found = uncommitted_records(self._context(), sorted(changed))
+        self._edits.add(found)
+        return changed.intersection(path for edit in found for path in edit.paths)
+
+    def finish_edits(self) -> None:
+        """Writer: the project is being closed; edits are committed without the quiet moment."""
         if self._edits is not None:
-            rows = [(change.action, change.row) for change in done.changes]
-            self._edits.add([EditedFile(a, r.doc_id, r.doc_type, r.file_path) for a, r in rows])
-        return [
-            Event(
-                change.row.change_seq,
-                change.action,
-                change.row.doc_id,
-                change.row.doc_type,
-                change.row.updated_at,
-                "external",
-            )
-            for change in done.changes
-        ]
+            self._edits.settle(at_once=True)
+
+    def took_over(self, changes: Sequence[ExternalChange]) -> list[Event]:
+        """Writer: the index has these edits; what to tell subscribers."""
+        if self._edits is not None:
+            writer = self._index.writer()
+            self._edits.add([edited_record(writer, change) for change in changes])
+        return [event_of(change) for change in changes]
 
     def advise(self, tool: str, outcome: Outcome) -> Outcome:
         """The answer of a read, which says so when changed files are not in the index yet."""

@@ -13,6 +13,8 @@ _NETWORK = frozenset(
      "fuse.sshfs", "fuse.rclone", "fuse.s3fs", "fuse.gcsfuse", "davfs", "fuse.davfs2")
 )  # fmt: skip
 _IN_MEMORY = frozenset(("tmpfs", "ramfs"))
+_FOLDERS = ("_registry", "_schema", "_backend")
+_FILES = ("maad.db", "maad.db-wal", "maad.db-shm", "journal.db", "journal.json", "lock")
 _LITTLE_MB = 1024
 _TOO_LITTLE_MB = 100
 _MB = 1024 * 1024
@@ -21,6 +23,7 @@ _ESCAPES = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
 
 def checks(root: str, record_paths: list[str]) -> Iterator[Check]:
     """What the disk allows in the folder of a project; `record_paths` are those of its types."""
+    yield from _kinds(root)
     yield _permissions(root, record_paths)
     yield _ownership(root)
     yield _file_system(root)
@@ -47,16 +50,29 @@ def file_system(path: str) -> str | None:
     return kind
 
 
+def _kinds(root: str) -> Iterator[Check]:
+    """A problem for each name that the program needs and that is something else."""
+    for name in _FOLDERS:
+        path = os.path.join(root, name)
+        if os.path.lexists(path) and not os.path.isdir(path):
+            advice = "move it away, and put the folder back"
+            yield problem("places", f"{name} is there and is no folder", advice)
+    for name in _FILES:
+        path = os.path.join(root, "_backend", name)
+        if os.path.exists(path) and not os.path.isfile(path):
+            yield problem("places", f"_backend/{name} is no regular file", "move it away")
+
+
 def _permissions(root: str, record_paths: list[str]) -> Check:
     """Folders that the program must be able to write in."""
-    folders = [".", "_registry", "_schema", "_backend", *record_paths]
+    folders = [".", *_FOLDERS, *record_paths]
     refused = []
     for folder in folders:
         path = os.path.join(root, folder)
         if os.path.isdir(path) and not os.access(path, os.R_OK | os.W_OK | os.X_OK):
             refused.append(folder)
     backend = os.path.join(root, "_backend")
-    for name in ("maad.db", "maad.db-wal", "maad.db-shm", "journal.db", "lock"):
+    for name in _FILES:
         path = os.path.join(backend, name)
         if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
             refused.append(f"_backend/{name}")

@@ -12,7 +12,7 @@ from maadd_worker.history.choice import program_reason
 from maadd_worker.history.command import GitTimeout, run_git
 from maadd_worker.history.external import UNDERWAY
 from maadd_worker.history.git_dir import GitDir, locate, read_local_config
-from maadd_worker.history.inspection import RepositoryInspection
+from maadd_worker.history.inspection import changed_files
 from maadd_worker.history.outcome import GitFailure
 
 _WITH_HISTORY = ("audit", "batch", "snapshot")
@@ -68,13 +68,16 @@ def _repository(git: GitDir, mode: str, record_paths: Sequence[str]) -> Iterator
         what = "a merge" if "MERGE_HEAD" in underway else "a rebase, revert or cherry-pick"
         text = f"{what} is under way ({', '.join(underway)})"
         yield warning("work in hand", text, "finish or abort it; records may hold conflict marks")
-    changed = RepositoryInspection(git.root).changed_files(
-        [path for path in record_paths if os.path.isdir(os.path.join(git.root, path))]
-        or ["_registry"]
-    )
-    if changed is None:
+    folders = [path for path in record_paths if os.path.isdir(os.path.join(git.root, path))]
+    try:
+        changed = changed_files(git.root, folders or ["_registry"])
+    except GitTimeout:
         yield warning("uncommitted", "git status gave no answer in time", "run it by hand")
-    elif changed:
+        return
+    except GitFailure as failure:
+        yield problem("uncommitted", f"git status: {failure.message}", _advice_on(failure.message))
+        return
+    if changed:
         text = f"{counted(len(changed), 'record file')} not as in HEAD: {some(sorted(changed))}"
         advice = "commit them by hand, or set external_edits: commit for the project"
         yield (
@@ -84,6 +87,13 @@ def _repository(git: GitDir, mode: str, record_paths: Sequence[str]) -> Iterator
         )
     else:
         yield ok("uncommitted", "no record file differs from HEAD")
+
+
+def _advice_on(complaint: str) -> str:
+    """What to do about a failure of `git status`."""
+    if "index file" in complaint or "bad index" in complaint or "index uses" in complaint:
+        return "move .git/index away, then git reset makes it anew; no file is touched"
+    return "repair it as Git says; git fsck tells more"
 
 
 def _head(git: GitDir) -> Check:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,13 +12,14 @@ import apsw
 import msgspec
 
 from maadd.cli.doctor.check import Check, of_errors, ok, problem, some, warning
+from maadd.cli.project_folder import has_registry, parts_of_project
 from maadd.cli.tables import counted
 from maadd.protocol.errors import MaadError, MaadErrors
-from maadd_worker.disk.journal import JOURNAL_PATH
+from maadd_worker.disk.journal import JOURNAL_PATH, check_journal, reference_entries, unusable
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.index.connection import open_for_look
 from maadd_worker.index.known_files import known_files
-from maadd_worker.index.layout import is_current
+from maadd_worker.index.layout import INDEX_PATH, is_current
 from maadd_worker.index.memo import AnswerMemo
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.reader import IndexReader
@@ -26,8 +28,6 @@ from maadd_worker.markdown.frontmatter import content_hash
 from maadd_worker.schema.model import Model, load_model
 from maadd_worker.schema.registry import REGISTRY_PATH
 from maadd_worker.watch.survey import Survey, survey
-
-INDEX_PATH = "_backend/maad.db"
 
 _CHECK_S = 20.0
 _PAGE = 500
@@ -144,23 +144,23 @@ def _differences(found: Survey, *, owned: bool) -> Iterator[Check]:
 
 
 def journal_checks(root: str, *, owned: bool) -> Iterator[Check]:
-    """Writes under way, or left by a process that died (spec 01 §15.1)."""
-    path = os.path.join(root, JOURNAL_PATH)
-    if not os.path.exists(path):
+    """Writes under way, or left by a process that died (spec 01 §15.1), in the journal and in
+    one of the reference that is not taken over yet; what keeps a project from opening here."""
+    counts: Counter[str] = Counter()
+    unreadable = False
+    for look in (_of_reference, _of_journal):
+        try:
+            counts.update(look(root))
+        except MaadError as failure:
+            unreadable = True
+            advice = "as said; no record is lost, only what writes under way would have become"
+            yield problem("journal", f"{failure.code}: {failure.message}", advice)
+    if unreadable:
+        return
+    if not counts:
         yield ok("journal", "empty")
         return
-    try:
-        with contextlib.closing(open_for_look(path)) as connection:
-            rows: list[Any] = list(connection.execute(_PENDING))
-    except apsw.Error as error:
-        text = f"{JOURNAL_PATH} cannot be read: {error}"
-        advice = "keep the file and move it away; then start, and look at recent writes"
-        yield problem("journal", text, advice)
-        return
-    if not rows:
-        yield ok("journal", "empty")
-        return
-    text = ", ".join(f"{number} {status}" for status, number in rows)
+    text = ", ".join(f"{number} {status}" for status, number in sorted(counts.items()))
     if owned:
         yield ok("journal", f"under way: {text}")
     else:
@@ -168,17 +168,44 @@ def journal_checks(root: str, *, owned: bool) -> Iterator[Check]:
         yield warning("journal", f"unfinished: {text}", advice)
 
 
+def _of_reference(root: str) -> Counter[str]:
+    """Unfinished writes by status; BACKEND_ERROR as at the start of the project."""
+    return Counter(entry.status for entry in reference_entries(root) or ())
+
+
+def _of_journal(root: str) -> Counter[str]:
+    """As `_of_reference`."""
+    path = os.path.join(root, JOURNAL_PATH)
+    if not os.path.exists(path):
+        return Counter()
+    try:
+        with contextlib.closing(open_for_look(path)) as connection:
+            if check_journal(connection):
+                return Counter()
+            rows: list[Any] = list(connection.execute(_PENDING))
+    except apsw.Error as error:
+        raise unusable(error) from None
+    return Counter(dict(rows))
+
+
 def folder_of(root: str, *, named: bool) -> ProjectRoot | Check:
     """The opened folder of a project, or why it is none; a folder that nobody `named` need not
-    be one."""
+    be one. What is wrong with a registry that is there is told with the model."""
     try:
         folder = ProjectRoot.open(root)
     except MaadError as failure:
         why = failure.message.partition(": ")[2].partition("; ")[0]
-        return problem("project", f"{root} cannot be opened: {why}", "check the path")
-    if os.path.isfile(os.path.join(root, REGISTRY_PATH)):
+        closed = (failure.details or {}).get("errno") in ("EACCES", "EPERM")
+        advice = "give it to the user that runs this (chown, chmod)" if closed else "check the path"
+        return problem("project", f"{root} cannot be opened: {why}", advice)
+    if has_registry(root):
         return folder
     folder.close()
+    parts = parts_of_project(root)
+    if parts:
+        text = f"{root} has no {REGISTRY_PATH}, although {some(parts)} lie there"
+        advice = f"put the file back: git restore {REGISTRY_PATH}, or from a copy"
+        return problem("project", text, advice)
     if named:
         return problem("project", f"{root} has no {REGISTRY_PATH}", f"maad init {root}")
     advice = "go to a project, or name one with --project or --instance"

@@ -110,9 +110,11 @@ def import_command(
                 what = "the rest" if one.prepared.misfits else "them"
                 click.confirm(f"\nImport {what}?", abort=True)
                 keep_going = True
-            return _import(one, folder, settings, update, keep_going, as_json)
+            return _import(one, folder, settings, given is not None, update, keep_going, as_json)
     except (MaadError, MaadErrors) as failure:
-        fail(failure)
+        from maadd.cli.importing.faults import with_next_step
+
+        fail(with_next_step(failure))
 
 
 def warn_of_misfits(one: Import) -> None:
@@ -126,13 +128,15 @@ def _import(
     one: Import,
     folder: ProjectRoot,
     settings: Settings,
+    given: bool,
     update: bool,
     keep_going: bool,
     as_json: bool,
 ) -> int:
     from maadd.cli.importing.model import write_types
+    from maadd.cli.importing.plans import plan_of
     from maadd.cli.importing.report import print_refusal, print_result, result_view
-    from maadd.cli.importing.run import Result, carry_out, sort_out
+    from maadd.cli.importing.run import Result, carry_out, refuse_read_only, sort_out
     from maadd.cli.oneshot import open_project
 
     result = Result()
@@ -152,9 +156,16 @@ def _import(
             open_project(folder.path, settings, warn=_warn) as project,
             _progress("importing") as progress,
         ):
+            refuse_read_only(project)
             # The engine looks for changes of the model before it writes.
             files = write_types(one, folder, settings)
-            carry_out(one, work, project, result, lambda done: progress(done, total))
+            try:
+                carry_out(one, work, project, result, lambda done: progress(done, total))
+            except (MaadError, MaadErrors):
+                warn(f"the import stopped: {result.created + result.updated} of {total} stored")
+                raise
+    elif given:
+        one.ledger.keep_plan(plan_of(one, ()))
     if as_json:
         print_json(result_view(one, result, files))
     else:

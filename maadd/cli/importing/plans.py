@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator, Sequence
 
 import click
+import msgspec
 
 from maadd.cli.importing.report import type_counts
 from maadd.cli.importing.run import Import
 from maadd.cli.project_folder import refuse_no_project
 from maadd.config.settings import Settings
-from maadd.protocol.errors import MaadError
+from maadd.protocol.errors import MaadError, MaadErrors
 from maadd_worker.disk.paths import is_within
 from maadd_worker.disk.root import ProjectRoot
+from maadd_worker.imports.check_plan import plan_faults, plan_notes
 from maadd_worker.imports.ledger import Ledger
 from maadd_worker.imports.markdown_source import read_folder
+from maadd_worker.imports.model_files import model_change
 from maadd_worker.imports.plan import LinkMode
 from maadd_worker.imports.plan_file import plan_text, read_plan
 from maadd_worker.imports.prepare import planned_model, prepare
@@ -69,9 +73,21 @@ def prepare_import(
     pinned = {}
     if source.kind == "markdown":
         pinned = {key: one.doc_id for key, one in ledger.done().items()}
+    if given is not None:
+        # Also when nothing is to be done: it may ask for types that cannot be.
+        model_change(folder, plan)
+    faults = plan_faults(plan, source, planned)
+    remarks = plan_notes(plan, source, planned)
+    if given is not None and faults:
+        raise MaadErrors(
+            [MaadError("INVALID_ARGS", f"{given}: {one.reason}; {one.advice}") for one in faults]
+        )
     prepared = prepare(source, plan, planned, pinned)
+    # A plan from before may name what is no longer there.
+    prepared = msgspec.structs.replace(prepared, notes=(*faults, *remarks, *prepared.notes))
     begun = given is not None or kept is not None
-    return Import(source, plan, prepared, planned, ledger), notes, begun
+    one = Import(source, plan, prepared, planned, ledger, settings.max_doc_bytes)
+    return one, notes, begun
 
 
 def plan_of(one: Import, notes: Sequence[str]) -> str:
@@ -104,7 +120,16 @@ def _read(
 ) -> Source:
     real = os.path.realpath(path)
     suffix = os.path.splitext(real)[1].lower()
-    if os.path.isdir(real):
+    try:
+        mode = os.stat(real).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise MaadError("PATH_NOT_FOUND", f"{path} is no file and no folder") from None
+    except OSError as failure:
+        why = os.strerror(failure.errno or 0)
+        raise MaadError(
+            "FILE_READ_ERROR", f"{path} cannot be read: {why}; check its permissions"
+        ) from None
+    if stat.S_ISDIR(mode):
         _refuse_records(folder, model, real, path)
         own = [os.path.join(real, name) for name in ENGINE_FOLDERS]
         return read_folder(
@@ -113,7 +138,7 @@ def _read(
             without=[folder.path, *own],
             progress=progress,
         )
-    if not os.path.isfile(real):
+    if not stat.S_ISREG(mode):
         raise MaadError("PATH_NOT_FOUND", f"{path} is no file and no folder")
     if suffix not in (*CSV_SUFFIXES, *JSONL_SUFFIXES):
         raise MaadError(

@@ -88,10 +88,18 @@ def print_result(one: Import, result: Result) -> None:
             f"{counted(len(result.changed), 'item')} changed at the source since: "
             f"{_some(result.changed)}; --update takes over what was not edited here"
         )
+    if result.remade:
+        click.echo(
+            f"{counted(len(result.remade), 'item')} would be made otherwise now, by the plan or "
+            f"what else there is: {_some(result.remade)}; --update makes them anew where they "
+            "were not edited here"
+        )
     if result.gone:
         click.echo(f"gone from the source, their records stay: {_some(result.gone)}")
     if result.deleted:
-        click.echo(f"deleted here since, and not brought back: {_some(result.deleted)}")
+        number = counted(len(result.deleted), "record")
+        click.echo(f"{number} deleted here since, and not brought back: {_some(result.deleted)}")
+    _print_passed_over(one.source)
     for message in result.commit_failures:
         click.echo(f"not committed yet: {message}")
     _print_misfits("left out", result.left_out)
@@ -108,10 +116,12 @@ def result_view(one: Import, result: Result, model_files: Sequence[str]) -> dict
         "updated": result.updated,
         "unchanged": result.unchanged + result.found,
         "changedAtSource": result.changed,
+        "madeOtherwise": result.remade,
         "goneFromSource": result.gone,
         "deletedHere": result.deleted,
         "collisions": {key: doc_id for key, (_, doc_id) in _collisions(one).items()},
         "leftOut": to_builtins(result.left_out),
+        **_not_imported(one.source),
         "notes": to_builtins(one.prepared.notes),
         "commitFailures": result.commit_failures,
     }
@@ -124,6 +134,7 @@ def plan_view(one: Import, notes: Sequence[str]) -> dict[str, Any]:
         "types": dict(type_counts(one.prepared)),
         "collisions": {key: doc_id for key, (_, doc_id) in _collisions(one).items()},
         "cannotBeImported": to_builtins(one.prepared.misfits),
+        **_not_imported(one.source),
         "notes": [*notes, *to_builtins(one.prepared.notes)],
     }
 
@@ -142,14 +153,28 @@ def _collisions(one: Import) -> Mapping[str, tuple[str, str]]:
 
 
 def _source_facts(source: Source, links: str) -> dict[str, Any]:
-    others = ", ".join(f"{number} {suffix}" for suffix, number in source.others.items())
     return {
         "source": source.path,
         "items": len(source.items),
         "links": links,
-        "not Markdown": others or None,
-        "not looked into": ", ".join(source.passed_over[:_ROWS]) or None,
+        "not Markdown": _others(source) or None,
+        "not looked into": _some(source.passed_over) or None,
     }
+
+
+def _not_imported(source: Source) -> dict[str, Any]:
+    return {"notMarkdown": dict(source.others), "notLookedInto": list(source.passed_over)}
+
+
+def _others(source: Source) -> str:
+    return ", ".join(f"{number} {suffix}" for suffix, number in source.others.items())
+
+
+def _print_passed_over(source: Source) -> None:
+    if source.others:
+        click.echo(f"not Markdown: {_others(source)}")
+    if source.passed_over:
+        click.echo(f"not looked into: {_some(source.passed_over)}")
 
 
 def _fill(prepared: Prepared, doc_type: str) -> Counter[str]:

@@ -101,22 +101,22 @@ class Journal:
         """
         path = os.path.join(root, JOURNAL_PATH)
         reference = os.path.join(root, REFERENCE_PATH)
-        imported = read_reference_journal(root, reference) if os.path.exists(reference) else None
+        imported = reference_entries(root)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         try:
             db = apsw.Connection(path)
         except apsw.Error as failure:
-            raise _damaged(failure) from failure
+            raise unusable(failure) from failure
         journal = cls(db, fsync=fsync)
         try:
             journal._prepare()
             if imported is not None:
-                journal._insert_new([JournalEntry(**fields) for fields in imported])
+                journal._insert_new(imported)
                 os.unlink(reference)
                 _fsync_dir(os.path.dirname(reference))
         except apsw.Error as failure:
             db.close()
-            raise _damaged(failure) from failure
+            raise unusable(failure) from failure
         except BaseException:
             db.close()
             raise
@@ -127,22 +127,12 @@ class Journal:
         db.set_busy_timeout(2_000)
         # A damaged file must stay as it was found, its log included.
         db.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        layout = _scalar(db, "PRAGMA user_version")
-        tables = _scalar(db, "SELECT count(*) FROM sqlite_schema")
-        if layout not in (0, _LAYOUT) or (layout == 0) != (tables == 0):
-            raise MaadError(
-                "BACKEND_ERROR",
-                f"{JOURNAL_PATH} is not a journal this version can read; it was left as it is. "
-                "Start the version that wrote it, or move the file away",
-            )
-        verdict = _scalar(db, "PRAGMA quick_check(1)")
-        if verdict != "ok":
-            raise apsw.CorruptError(str(verdict))
+        is_new = check_journal(db)
         db.execute("PRAGMA journal_mode=WAL")
         # Commit summaries quote record values, of which a hard delete must leave no copy.
         db.execute("PRAGMA secure_delete=ON")
         db.set_wal_hook(self._log_grew)
-        if layout == 0:
+        if is_new:
             with self._transaction(durable=True):
                 db.execute(_SCHEMA)
                 db.execute(f"PRAGMA user_version={_LAYOUT}")
@@ -313,12 +303,43 @@ class Journal:
             raise MaadError("BACKEND_ERROR", f"the write journal failed: {failure}") from failure
 
 
+def check_journal(db: apsw.Connection) -> bool:
+    """Whether the file is a journal without its tables, as a new one is.
+
+    Raises BACKEND_ERROR for one that this version cannot read, apsw.Error for a damaged one.
+    """
+    layout = _scalar(db, "PRAGMA user_version")
+    tables = _scalar(db, "SELECT count(*) FROM sqlite_schema")
+    if layout not in (0, _LAYOUT) or (layout == 0) != (tables == 0):
+        raise MaadError(
+            "BACKEND_ERROR",
+            f"{JOURNAL_PATH} is not a journal this version can read; it was left as it is. "
+            "Start the version that wrote it, or move the file away",
+        )
+    verdict = _scalar(db, "PRAGMA quick_check(1)")
+    if verdict != "ok":
+        raise apsw.CorruptError(str(verdict))
+    return layout == 0
+
+
+def reference_entries(root: str) -> list[JournalEntry] | None:
+    """What a journal of the reference holds that was not taken over yet, None where there is
+    none; BACKEND_ERROR when it cannot be read."""
+    path = os.path.join(root, REFERENCE_PATH)
+    if not os.path.exists(path):
+        return None
+    return [JournalEntry(**fields) for fields in read_reference_journal(root, path)]
+
+
 def _scalar(db: apsw.Connection, sql: str) -> str | int:
     value = db.execute(sql).get
     return value if isinstance(value, str | int) else str(value)
 
 
-def _damaged(failure: Exception) -> MaadError:
+def unusable(failure: apsw.Error) -> MaadError:
+    """BACKEND_ERROR for a journal that cannot be opened: damaged, or kept from us."""
+    if not isinstance(failure, apsw.CorruptError | apsw.NotADBError):
+        return MaadError("BACKEND_ERROR", f"{JOURNAL_PATH} cannot be opened: {failure}")
     return MaadError(
         "BACKEND_ERROR",
         f"{JOURNAL_PATH} is damaged ({failure}) and was left as it is. Move it away to start "

@@ -6,6 +6,7 @@ in `snapshot` its commit gets an annotated tag.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Collection, Sequence
 
@@ -255,6 +256,9 @@ class BatchPolicy:
         while self._boundaries:
             boundary = self._boundaries[0]
             if boundary.tag is not None and self._tags is not None:
+                # The index lock is not kept from others while a tag is made, and maybe signed.
+                with contextlib.suppress(MaadError):  # the journal's turn comes again
+                    self._committer.settle(force=True)
                 writes = boundary.request.write_count
                 self._tags.attach(boundary.tag, boundary.sha, writes, timeout_s=_left(give_up))
             self._committer.finish(boundary.request.journal_ids)

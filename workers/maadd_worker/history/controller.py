@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from maadd.protocol.errors import MaadError
@@ -40,6 +40,11 @@ MAINTENANCE_IDLE_S = 60.0
 MAINTENANCE_POLL_S = 1.0
 
 NEED_GIT = ("audit", "batch", "snapshot")
+
+
+def _adopt_nothing(_changed: set[str]) -> set[str]:
+    """Edits are left to their author."""
+    return set()
 
 
 class HistoryController:
@@ -153,6 +158,12 @@ class HistoryController:
             waits.append(self._quiet_work())
         return min((wait for wait in waits if wait is not None), default=None)
 
+    def release(self) -> None:
+        """Give the index lock up ahead of other work."""
+        # A journal that cannot be written keeps its entries; the next `settle` tells of it.
+        with contextlib.suppress(MaadError):
+            self._settle_commits(force=True)
+
     def _settle_commits(self, *, force: bool = False) -> float | None:
         was_behind = self._committer.is_behind
         wait = self._committer.settle(force=force)
@@ -242,14 +253,20 @@ class HistoryController:
 
     # Health
 
-    def inspect_worktree(self, paths: Sequence[str]) -> None:
+    def inspect_worktree(
+        self, paths: Sequence[str], adopt: Callable[[set[str]], set[str]] = _adopt_nothing
+    ) -> bool:
         """After recovery: note in health how many files under the registered `paths` differ
-        from HEAD without a write of ours behind it. They are never committed by themselves."""
-        if self._policy is None or not paths or self._committer.is_behind:
-            return
-        changed = self._inspection.changed_files(paths)
-        if changed is not None:
-            self._report.worktree_dirty(len(changed - self._policy.pending_paths))
+        from HEAD without a write of ours behind it. They are never committed by themselves,
+        except those that `adopt` takes. False while it is too early to tell."""
+        if self._committer.is_behind:
+            return False
+        if self._policy is not None and paths:
+            changed = self._inspection.changed_files(paths)
+            if changed is not None:
+                foreign = changed - self._policy.pending_paths
+                self._report.worktree_dirty(len(foreign - adopt(foreign)))
+        return True
 
     def changed_files(self, paths: Sequence[str]) -> set[str] | None:
         """The files under some folders that differ from HEAD, None when Git does not tell in

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 
 import msgspec
 
@@ -26,13 +27,18 @@ UNDERWAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "re
 """What lies in a Git directory while a person is in the middle of something."""
 
 
-class EditedFile(msgspec.Struct, frozen=True):
-    """An edit that the index has: what it did to which record, and where."""
+_JOINED = {("create", "update"): "create", ("delete", "create"): "update"}
+"""What two edits of a record are together, where that is not the later one."""
+
+
+class EditedRecord(msgspec.Struct, frozen=True):
+    """An edit that the index has: what it did to which record, and all paths it touched, that
+    of a file which is not there any more among them."""
 
     action: str
     doc_id: str
     doc_type: str
-    path: str
+    paths: tuple[str, ...]
 
 
 class ExternalEdits:
@@ -50,29 +56,31 @@ class ExternalEdits:
     def __init__(self, root: str, history: HistoryController) -> None:
         self._root = root
         self._history = history
-        self._waiting: dict[str, EditedFile] = {}
+        self._waiting: dict[str, EditedRecord] = {}
         self._due = 0.0
 
-    def add(self, edits: list[EditedFile]) -> None:
-        """Edits to commit; the latest one of a path counts, and the moment starts over."""
+    def add(self, edits: Iterable[EditedRecord]) -> None:
+        """Edits to commit; those of one record become one, and the moment starts over."""
         for edit in edits:
-            self._waiting[edit.path] = edit
+            earlier = self._waiting.get(edit.doc_id)
+            self._waiting[edit.doc_id] = edit if earlier is None else _joined(earlier, edit)
             self._due = time.monotonic() + _QUIET_S
 
-    def settle(self) -> float | None:
-        """Commit when it is quiet; seconds until the next call, None when nothing waits."""
-        if not self._waiting:
-            return None
-        remaining = self._due - time.monotonic()
-        if remaining > 0:
-            return remaining
+    def next_wait(self) -> float | None:
+        """Seconds until `settle` has something to do; None when nothing waits."""
+        return max(0.0, self._due - time.monotonic()) if self._waiting else None
+
+    def settle(self, *, at_once: bool = False) -> None:
+        """Commit when it is quiet, or `at_once`. The index lock is held afterwards: the history
+        settles next."""
+        if not self._waiting or (self._due > time.monotonic() and not at_once):
+            return
         if self._is_underway():
             self._due = time.monotonic() + _UNDERWAY_S
-            return _UNDERWAY_S
+            return
         edits = list(self._waiting.values())
         self._waiting.clear()
         self._history.commit([_request(edits)])
-        return None
 
     def _is_underway(self) -> bool:
         try:
@@ -84,7 +92,13 @@ class ExternalEdits:
         return any(os.path.lexists(os.path.join(git_dir.path, name)) for name in UNDERWAY)
 
 
-def _request(edits: list[EditedFile]) -> CommitRequest:
+def _joined(earlier: EditedRecord, later: EditedRecord) -> EditedRecord:
+    action = _JOINED.get((earlier.action, later.action), later.action)
+    paths = tuple(dict.fromkeys((*earlier.paths, *later.paths)))
+    return msgspec.structs.replace(later, action=action, paths=paths)
+
+
+def _request(edits: list[EditedRecord]) -> CommitRequest:
     first = edits[0]
     names = ", ".join(edit.doc_id for edit in edits)
     return CommitRequest(
@@ -93,7 +107,7 @@ def _request(edits: list[EditedFile]) -> CommitRequest:
         doc_type=first.doc_type,
         detail=f"external:{len(edits)}",
         summary=f"external edit of {names}",
-        paths=tuple(edit.path for edit in edits),
+        paths=tuple(dict.fromkeys(path for edit in edits for path in edit.paths)),
         writes=tuple(
             LogicalWrite(edit.action, edit.doc_id, edit.doc_type, "external") for edit in edits
         ),

@@ -31,6 +31,9 @@ from maadd_worker.history.outcome import GitFailure
 from maadd_worker.history.trees import SYMLINK, TreeEntry
 
 _LARGEST_CHECKED = 32 * 1024 * 1024
+_SAME_MOMENT_S = 0.1
+"""Who writes the index so soon after us cannot have read ours first and thought about it: editors
+and other programs with a Git of their own read and write it within a few milliseconds."""
 
 _Identity = tuple[int, int, int, int]
 
@@ -47,18 +50,24 @@ class IndexFile:
         self._path = os.path.join(git_dir.path, "index")
         self._temporary = os.path.join(git_dir.path, f"{TEMPORARY_PREFIX}{os.getpid()}")
 
-    def changed_outside(self) -> bool:
-        """Whether somebody else has written the index since the last `update`."""
-        return self.written_by_others() is not None
+    def written_over(self, paths: Sequence[str]) -> dict[str, bytes] | None:
+        """The object ids that the index has for some paths, where it was written by somebody
+        who may have read it before our last `update`; none where only `git` can tell.
 
-    def objects_of(self, paths: Sequence[str]) -> dict[str, bytes]:
-        """The object ids that the index has for some paths; none where only `git` can tell."""
+        None when nobody has: since then it is as we left it, or a command has changed entries.
+        `git commit` reads the index before it takes the lock, such a command afterwards.
+        """
+        written = self.written_by_others()
+        if self._seen is None or written is None:
+            return None
         wanted = {path.encode("utf-8", "surrogateescape") for path in paths}
         try:
             with open(self._path, "rb") as file:
-                found = find_objects(file.read(), wanted)
+                found, edited = find_objects(file.read(), wanted)
         except (OSError, DamagedIndex, UnsupportedIndex):
             return {}
+        if edited and written - self._seen[2] / 1e9 > _SAME_MOMENT_S:
+            return None
         return {path.decode("utf-8", "surrogateescape"): oid for path, oid in found.items()}
 
     def update(self, entries: dict[str, TreeEntry | None]) -> None:
@@ -117,12 +126,12 @@ class IndexFile:
         self._seen = self._landmarks = None
         try:
             spliced = splice_index(data, updates, landmarks)
-            edited = edit_index(data, updates) if spliced is None else spliced.data
+            edited = (edit_index(data, updates),) if spliced is None else spliced.parts
         except UnsupportedIndex:
             return False
-        with open(self._temporary, "wb", buffering=0) as file:
+        with open(self._temporary, "wb") as file:
             os.fchmod(file.fileno(), mode)
-            file.write(edited)
+            file.writelines(edited)
         self._landmarks = None if spliced is None else spliced.landmarks
         return True
 

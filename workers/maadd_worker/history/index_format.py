@@ -89,15 +89,24 @@ def edit_index(data: bytes, updates: Mapping[bytes, IndexEntry | None]) -> bytes
     return result + hashlib.sha1(result).digest()
 
 
-def find_objects(data: bytes, paths: Set[bytes]) -> dict[bytes, bytes]:
-    """The object ids that the index has for some paths; of a conflict the last stage."""
+def find_objects(data: bytes, paths: Set[bytes]) -> tuple[dict[bytes, bytes], bool]:
+    """The object ids that the index has for some paths, of a conflict the last stage; and whether
+    entries were changed since the trees that are kept with them were made.
+
+    A commit makes these trees anew; commands that change entries (`git add`, `git rm`, `git
+    reset -- <path>`) only mark them.
+    """
     _, count = check_head(data)
     oid_at = _FLAGS_AT - DIGEST_BYTES
-    return {
-        name: data[start + oid_at : start + _FLAGS_AT]
-        for start, name, _ in entries(data, count)
-        if name in paths
-    }
+    found = {}
+    end = HEADER.size
+    for start, name, end in entries(data, count):  # noqa: B007 -- the last end
+        if name in paths:
+            found[name] = data[start + oid_at : start + _FLAGS_AT]
+    return found, any(
+        signature == b"TREE" and content.startswith(b"\0-1 ")
+        for signature, content in _each_extension(data, end)
+    )
 
 
 def _turned_into_files(data: bytes, count: int, paths: Sequence[bytes]) -> tuple[bytes, ...]:
@@ -185,6 +194,19 @@ def encode_entry(path: bytes, entry: IndexEntry) -> bytes:
 
 def extensions(data: bytes, start: int, paths: Mapping[bytes, object]) -> Iterator[bytes]:
     """What follows the entries, as far as it stays true; optional rest may be left out."""
+    for signature, content in _each_extension(data, start):
+        if signature in _NEEDS_GIT or signature[:1].islower():
+            raise UnsupportedIndex(f"index extension {signature.decode('latin-1')}")
+        if signature == b"TREE":
+            content = _invalidate_trees(content, paths)
+        elif signature not in _KEPT:
+            continue
+        yield _EXTENSION.pack(signature, len(content))
+        yield content
+
+
+def _each_extension(data: bytes, start: int) -> Iterator[tuple[bytes, bytes]]:
+    """Signature and content of every extension from `start` on."""
     limit = len(data) - DIGEST_BYTES
     while start < limit:
         if start + _EXTENSION.size > limit:
@@ -194,14 +216,7 @@ def extensions(data: bytes, start: int, paths: Mapping[bytes, object]) -> Iterat
         start += _EXTENSION.size + size
         if start > limit:
             raise DamagedIndex("an extension is cut off")
-        if signature in _NEEDS_GIT or signature[:1].islower():
-            raise UnsupportedIndex(f"index extension {signature.decode('latin-1')}")
-        if signature == b"TREE":
-            content = _invalidate_trees(content, paths)
-        elif signature not in _KEPT:
-            continue
-        yield _EXTENSION.pack(signature, len(content))
-        yield content
+        yield signature, content
 
 
 class _CachedTree:

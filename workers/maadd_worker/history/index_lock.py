@@ -34,7 +34,7 @@ TOKEN_NAME = "maadd-index.token"
 _SHOWN = f".git/{LOCK_NAME}"
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 _GAP_SHARE = 0.5
-_LONGEST_GAP_S = 0.1
+_LONGEST_GAP_S = 0.025
 """After a hold others get a part of its length, but no more than this."""
 
 

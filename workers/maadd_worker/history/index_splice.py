@@ -37,9 +37,9 @@ class Landmarks(msgspec.Struct, frozen=True):
 
 
 class Spliced(msgspec.Struct, frozen=True):
-    """An edited index and its landmarks."""
+    """An edited index, in parts that refer to the old one, and its landmarks."""
 
-    data: bytes
+    parts: tuple[bytes | memoryview, ...]
     landmarks: Landmarks
 
 
@@ -74,15 +74,19 @@ def splice_index(
         return None
     added = sum(entry is not None for entry in updates.values())
     removed = sum(place.entries for place, _ in edits)
-    pieces = [HEADER.pack(b"DIRC", version, count + added - removed)]
+    # Megabytes stay as they are: they are hashed and written from where they lie.
+    old = memoryview(data)
+    parts: list[bytes | memoryview] = [HEADER.pack(b"DIRC", version, count + added - removed)]
     kept_from = HEADER.size
     for place, replacement in edits:
-        pieces += (data[kept_from : place.start], replacement)
+        parts += (old[kept_from : place.start], replacement)
         kept_from = place.end
-    pieces.append(data[kept_from : known.end])
-    pieces.extend(extensions(data, known.end, updates))
-    body = b"".join(pieces)
-    return Spliced(body + hashlib.sha1(body).digest(), _moved(known, edits))
+    parts.append(old[kept_from : known.end])
+    parts.extend(extensions(data, known.end, updates))
+    digest = hashlib.sha1()
+    for part in parts:
+        digest.update(part)
+    return Spliced((*parts, digest.digest()), _moved(known, edits))
 
 
 def _survey(data: bytes, count: int) -> Landmarks:
@@ -116,20 +120,21 @@ def _edits(
 
 
 def _find(data: bytes, path: bytes, known: Landmarks) -> _Place:
-    found = steps = 0
+    found = 0
     start = at = _from(path, known)
-    while at < known.end:
-        _, name, end = next(entries(data, 1, at))
-        if name > path:
-            break
-        steps += 1
-        if steps > _FARTHEST:
-            raise _TooFar
-        at = end
-        if name == path:
-            found += 1
+    if at < known.end:
+        for _, name, end in entries(data, _FARTHEST, at):
+            if name > path:
+                break
+            at = end
+            if name == path:
+                found += 1
+            else:
+                start = end
+            if at == known.end:
+                break
         else:
-            start = end
+            raise _TooFar
     return _Place(start, at, found)
 
 

@@ -47,23 +47,13 @@ class RepositoryInspection:
         self._clean_at = float("-inf")
 
     def changed_files(self, paths: Sequence[str]) -> set[str] | None:
-        """The files under `paths` (all, when empty) that differ from HEAD or are unknown to
-        it; None when Git does not tell in time."""
+        """`changed_files`; None when Git does not tell, or not in time."""
         if not os.path.lexists(os.path.join(self._root, ".git")):
             return None
         try:
-            result = run_git(
-                self._root,
-                ["status", "-z", "--no-renames", "--untracked-files=all", "--", *paths],
-                settings=(*PLAIN, "-c", "core.fsmonitor=false"),
-                timeout_s=_STATUS_TIMEOUT_S,
-            )
+            return changed_files(self._root, paths)
         except (GitTimeout, GitFailure):
             return None
-        if result.status != 0:
-            return None
-        lines = result.stdout.split(b"\0")
-        return {os.fsdecode(line[_STATUS_LETTERS:]) for line in lines if line}
 
     def size_bytes(self) -> int | None:
         """Bytes under `.git`, looked up at most once a minute; None without a repository."""
@@ -72,6 +62,23 @@ class RepositoryInspection:
                 self._size = _size_of(os.path.join(self._root, ".git"))
                 self._size_at = time.monotonic()
             return self._size
+
+
+def changed_files(root: str, paths: Sequence[str]) -> set[str]:
+    """The files under `paths` (all, when empty) that differ from HEAD or are unknown to it.
+
+    Raises GitTimeout, and GitFailure with what Git says.
+    """
+    result = run_git(
+        root,
+        ["status", "-z", "--no-renames", "--untracked-files=all", "--", *paths],
+        settings=(*PLAIN, "-c", "core.fsmonitor=false"),
+        timeout_s=_STATUS_TIMEOUT_S,
+    )
+    if result.status != 0:
+        raise GitFailure("GIT_UNKNOWN_ERROR", result.complaint)
+    lines = result.stdout.split(b"\0")
+    return {os.fsdecode(line[_STATUS_LETTERS:]) for line in lines if line}
 
 
 def _size_of(path: str) -> int | None:

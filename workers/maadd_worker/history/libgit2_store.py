@@ -140,6 +140,7 @@ class Libgit2Store:
                 wait = next(waits, None) if self._branch_locked else None
                 if wait is None:
                     raise
+                self._step_back()
                 time.sleep(wait)
             except (pygit2.GitError, KeyError, ValueError, OSError) as failure:
                 raise GitFailure(
@@ -150,6 +151,8 @@ class Libgit2Store:
         head = self._repository.lookup_reference("HEAD")
         base = self._load_head(head)
         self._worktree.refresh()
+        if self._worktree.runs_programs:
+            self._step_back()
         parent = base
         touched: dict[str, TreeEntry | None] = {}
         before: dict[str, tuple[TreeEntry | None, ...]] = {}
@@ -309,6 +312,10 @@ class Libgit2Store:
             self._lock.release()
         return None
 
+    def _step_back(self) -> None:
+        """Let others have the lock while something is waited for."""
+        self.settle(force=True)
+
     def recheck_index(self) -> bool:
         """See Store.recheck_index.
 
@@ -350,11 +357,12 @@ class Libgit2Store:
             self._recent[path] = _Indexed(entry, (*earlier, *before[path]), now)
 
     def _lost_entries(self) -> dict[str, TreeEntry | None]:
-        """The recent entries in whose place the index has what stood there before, though HEAD
-        has not gone back: a `git reset` is meant."""
-        if not self._recent or not self._index.changed_outside():
+        """The recent entries in whose place the index has what stood there before, by no will of
+        a person: HEAD has not gone back, as with `git reset`, and no command has changed entries,
+        as `git rm --cached` does."""
+        found = self._index.written_over(list(self._recent)) if self._recent else None
+        if found is None:
             return {}
-        found = self._index.objects_of(list(self._recent))
         lost: dict[str, TreeEntry | None] = {}
         try:
             self._load_head(self._repository.lookup_reference("HEAD"))

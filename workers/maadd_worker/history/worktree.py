@@ -37,7 +37,15 @@ class _NotVersioned(Exception):
 class Worktree:
     """The files of one project, looked at with the eyes of its repository."""
 
-    __slots__ = ("_filters", "_git_dir", "_keeps_mode", "_objects", "_repository", "_trees")
+    __slots__ = (
+        "_filters",
+        "_git_dir",
+        "_keeps_mode",
+        "_objects",
+        "_repository",
+        "_trees",
+        "runs_programs",
+    )
 
     def __init__(
         self,
@@ -46,6 +54,8 @@ class Worktree:
         objects: ObjectWriter,
         trees: TreeCache,
     ) -> None:
+        self.runs_programs = False
+        """Whether a program filtered the content of a file, which may take long."""
         self._git_dir = git_dir
         self._repository = repository
         self._objects = objects
@@ -125,6 +135,7 @@ class Worktree:
                 raise _NotVersioned("it lies beyond a symbolic link")
 
     def _filtered_blob(self, path: str, data: bytes, timeout_s: float) -> bytes:
+        self.runs_programs = True
         try:
             result = run_git(
                 self._git_dir.root,

@@ -38,7 +38,7 @@ def assign(
     the others get a number; names that differ in case only count as one.
     """
     targets = Targets({**prefixes, **{one.id_prefix: name for name, one in plan.types.items()}})
-    taken = {same_name(doc_id): key for key, doc_id in [*pinned.items(), *plan.ids.items()]}
+    taken = {same_name(doc_id): key for key, doc_id in [*plan.ids.items(), *pinned.items()]}
     records: dict[str, Target] = {}
     collisions: dict[str, tuple[str, str]] = {}
     left_out: list[str] = []
@@ -69,6 +69,10 @@ def assign(
         elif (fault := doc_id_fault(doc_id, stem=True)) is not None:
             advice = "give it another id under ids in the plan"
             misfits.append(Misfit(item.key, f"{doc_id!r} is no id ({fault})", advice))
+            continue
+        elif (holder := taken[same_name(doc_id)]) != item.key:
+            advice = "give one of them another id under ids in the plan"
+            misfits.append(Misfit(item.key, f"{doc_id!r} is the id of {holder}, too", advice))
             continue
         taken[same_name(doc_id)] = item.key
         records[item.key] = Target(item.key, doc_type, doc_id)

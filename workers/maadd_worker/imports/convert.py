@@ -113,11 +113,11 @@ class Converter:
             case "ref":
                 return self._ref(field, value, raw, item)
             case "date":
-                return _date(field, _as_text(value, raw))
+                return _date(field, as_text(value, raw))
             case "enum":
-                return _enum(field, _as_text(value, raw))
+                return _enum(field, as_text(value, raw))
             case _:
-                return _as_text(value, raw)
+                return as_text(value, raw)
 
     def _ref(self, field: FieldDef, value: Any, raw: Any, item: Item) -> str:
         if isinstance(value, bool | list | dict):
@@ -182,7 +182,8 @@ def _enum(field: FieldDef, text: str) -> str:
     return text
 
 
-def _as_text(value: Any, raw: Any) -> str:
+def as_text(value: Any, raw: Any = None) -> str:
+    """A value as a text: as it was written, lists and maps as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list | dict):
@@ -199,5 +200,5 @@ def _no_ref(field: FieldDef) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = _as_text(value, None)
+    text = as_text(value, None)
     return repr(text if len(text) <= 60 else f"{text[:60]}…")

@@ -10,7 +10,7 @@ from typing import Any
 
 from maadd_worker.extract.times import normalize_date
 from maadd_worker.imports.targets import Targets, named_in
-from maadd_worker.imports.values import FieldValue
+from maadd_worker.imports.values import FieldValue, written
 from maadd_worker.markdown.yaml_scalars import core_scalar
 from maadd_worker.schema.precision import (
     is_calendar_date,
@@ -127,7 +127,8 @@ _VALUE_CHARACTERS = 40
 _INDEXED_CHARACTERS = 200
 _MOSTLY = 0.8
 
-_MONTH = re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])(?:-[0-9]{2})?")
+_MONTH = re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])")
+_YEAR = re.compile(r"[0-9]{4}")
 _TRUTH = frozenset(("true", "false"))
 
 
@@ -149,7 +150,8 @@ def infer(name: str, values: Sequence[FieldValue], *, textual: bool) -> Definiti
         return {"type": "number", "index": True}
     texts = [value for value in found if isinstance(value, str)]
     if len(texts) < len(found):
-        return _text(name, [part for one in values for part in [", ".join(one.parts())]])
+        mixed = _mixed_dates([written(one.value, one.raw) for one in values])
+        return mixed or _text(name, [part for one in values for part in [", ".join(one.parts())]])
     if textual and all(text.strip().lower() in _TRUTH for text in texts):
         return {"type": "boolean", "index": True}
     if textual and all(is_plain_number(text) for text in texts):
@@ -213,10 +215,24 @@ def date_definition(texts: Sequence[str]) -> Definition | None:
     no date."""
     if all(starts_with_day(text) and is_calendar_date(text) for text in texts):
         return {"type": "date", "index": True, **_precision(texts)}
-    if all(_MONTH.fullmatch(text) for text in texts):
+    if all(_MONTH.fullmatch(text) or is_calendar_date(text) for text in texts):
         return {"type": "date", "index": True, "format": "YYYY-MM", "store_precision": "month"}
+    mixed = _mixed_dates(texts)
+    if mixed is not None:
+        return mixed
     if all(_has_month_name(text) and normalize_date(text) for text in texts):
         return {"type": "date", "index": True, "store_precision": "day"}
+    return None
+
+
+def _mixed_dates(texts: Sequence[str]) -> Definition | None:
+    """A date for texts of several precisions with a bare year among them; bare years alone are
+    numbers, or texts."""
+    years = [text for text in texts if _YEAR.fullmatch(text)]
+    if not 0 < len(years) < len(texts):
+        return None
+    if all(text in years or _MONTH.fullmatch(text) or is_calendar_date(text) for text in texts):
+        return {"type": "date", "index": True, "format": "YYYY", "store_precision": "year"}
     return None
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 import msgspec
 
 from maadd.protocol.errors import MaadError
+from maadd_worker.disk.root import errno_name
 
 STATE_FOLDER = "_import/.state"
 
@@ -23,12 +24,18 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Done(msgspec.Struct, frozen=True, rename="camel"):
-    """One imported item: its digest then, its record, and the content hash of that then."""
+    """One imported item: its digest then, its record, and the content hash of that then.
+
+    `doc_type` is the type of the record, `made` the digest of what the plan made of the item;
+    both are empty where an earlier version noted it.
+    """
 
     key: str
     digest: str
     doc_id: str
     content_hash: str
+    doc_type: str = ""
+    made: str = ""
 
 
 _decoder = msgspec.json.Decoder(Done)
@@ -107,6 +114,5 @@ class Ledger:
     def _failed(self, what: str, failure: OSError) -> MaadError:
         code = "WRITE_ERROR" if what == "written" else "FILE_READ_ERROR"
         why = os.strerror(failure.errno or 0)
-        return MaadError(
-            code, f"{self.folder} cannot be {what}: {why}; check the permissions of _import/"
-        )
+        details = {"errno": errno_name(failure)}
+        return MaadError(code, f"{self.folder} cannot be {what}: {why}", details)

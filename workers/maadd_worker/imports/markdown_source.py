@@ -15,6 +15,7 @@ import yaml
 from maadd.protocol.errors import MaadError
 from maadd_worker.imports.links import find_links
 from maadd_worker.imports.source import Item, Misfit, Progress, Source, misfit_of
+from maadd_worker.imports.toml_frontmatter import read_toml
 from maadd_worker.markdown.blocks import Block, scan_blocks
 from maadd_worker.markdown.frontmatter import SplitFile, decode_text, split_file
 from maadd_worker.markdown.text import js_trim
@@ -43,8 +44,8 @@ def read_folder(
     """Every Markdown file below `path`, in path order.
 
     Links are not followed. Names with a leading dot and `node_modules` are passed over, like
-    the absolute folders `without`. A file over `max_bytes` (0: no limit) is a misfit. Raises
-    FILE_READ_ERROR when the folder itself cannot be read.
+    the absolute folders `without`. What cannot be looked at is a misfit, and so is a file over
+    `max_bytes` (0: no limit). Raises FILE_READ_ERROR when the folder itself cannot be read.
     """
     root = os.path.realpath(path)
     found = _Found([], [], Counter(), [])
@@ -98,8 +99,15 @@ def _walk(root: str, without: frozenset[str], found: _Found) -> None:
         inner = []
         for entry in names:
             key = f"{folder}/{entry.name}" if folder else entry.name
-            if _look(entry, key, without, found):
-                inner.append(key)
+            try:
+                if _look(entry, key, without, found):
+                    inner.append(key)
+            except OSError as failure:
+                # What a link leads to may be hidden, and a process may end between two looks.
+                why = os.strerror(failure.errno or 0)
+                found.misfits.append(
+                    Misfit(key, f"it cannot be looked at: {why}", "check its permissions")
+                )
         pending.extend(reversed(inner))
     found.files.sort()
 
@@ -120,7 +128,9 @@ def _look(entry: os.DirEntry[str], key: str, without: frozenset[str], found: _Fo
             found.passed_over.append(key)
             return False
         return True
-    elif markdown and not entry.name.startswith("."):
+    elif markdown and entry.name.startswith("."):
+        found.passed_over.append(key)
+    elif markdown:
         found.files.append(key)
     else:
         found.others[os.path.splitext(entry.name)[1].lower() or "no suffix"] += 1
@@ -156,18 +166,24 @@ def _item(key: str, data: bytes) -> Item:
     digest = hashlib.sha256(data).hexdigest()
     if not data:
         return Item(key, digest, {}, {}, {})
-    split = split_file(data, key)
-    read = read_frontmatter(split, key)
-    body, start = split.body, split.body_start_line
+    toml = read_toml(decode_text(data, key), key)
+    if toml is None:
+        split = split_file(data, key)
+        read = read_frontmatter(split, key)
+        values, key_lines, raw = read.values, read.key_lines, _raw(split, read.values)
+        body, start = split.body, split.body_start_line
+    else:
+        values, key_lines, raw = toml.values, toml.key_lines, toml.raw
+        body, start = toml.body, toml.body_start_line
     zones = VerbatimZones(body)
     blocks = scan_blocks(body, start, zones)
     heading = next((block.heading for block in blocks if block.level and block.heading), None)
     return Item(
         key,
         digest,
-        read.values,
-        read.key_lines,
-        _raw(split, read.values),
+        values,
+        key_lines,
+        raw,
         heading=heading,
         sections=dict(_sections(body, start, blocks)),
         links=tuple(find_links(body, start, zones)),

@@ -164,8 +164,9 @@ def _check_schema(root: ProjectRoot, path: str, name: str, type_plan: TypePlan) 
         stem, _, version = type_plan.schema.rpartition(".v")
         raise MaadError(
             "SCHEMA_INVALID",
-            f"{path} is there and says something else; it is not overwritten: give the type the "
-            f"schema {stem}.v{int(version) + 1} in the plan, or mark it `existing: true`",
+            f"{path} is there and says something else than the plan; it is not overwritten: "
+            f"edit it there and mark {name} `existing: true` in the plan, without fields and "
+            f"required, or give a new type the schema {stem}.v{int(version) + 1}",
         )
 
 
@@ -175,8 +176,9 @@ def _check_entry(name: str, entry: object, type_plan: TypePlan) -> None:
     if there != (type_plan.path.rstrip("/"), type_plan.id_prefix, type_plan.schema):
         raise MaadError(
             "REGISTRY_INVALID",
-            f'{REGISTRY_PATH} has the type "{name}" with other values; mark it `existing: true` '
-            "in the plan, or give it another name",
+            f'{REGISTRY_PATH} has the type "{name}" with other values than the plan; say the '
+            "same in the plan, and to move a type change the registry and its folder, or give "
+            "the type another name",
         )
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 from maadd_worker.imports.assign import Assigned, assign
-from maadd_worker.imports.convert import Converter, Unfit
+from maadd_worker.imports.convert import Converter, Unfit, as_text
 from maadd_worker.imports.links import find_links, with_mentions
 from maadd_worker.imports.plan import ImportPlan
 from maadd_worker.imports.source import Item, Link, Misfit, Source
 from maadd_worker.imports.targets import Targets
+from maadd_worker.imports.toml_frontmatter import with_yaml_fences
 from maadd_worker.markdown.frontmatter import split_file
 from maadd_worker.markdown.serializer import check_keys
 from maadd_worker.markdown.verbatim import VerbatimZones
@@ -31,6 +34,13 @@ class Record(msgspec.Struct, frozen=True):
     doc_id: str
     fields: dict[str, Any]
     body: str | None = None
+
+    def digest(self, links: Sequence[str]) -> str:
+        """The SHA-256 of what the plan makes of the item; `links` are the ids that its body
+        mentions."""
+        made = [self.doc_type, self.fields, list(links)]
+        # Fields may hold integers of any size, which the faster encoder refuses.
+        return hashlib.sha256(json.dumps(made).encode()).hexdigest()
 
 
 class Prepared(msgspec.Struct, frozen=True):
@@ -139,7 +149,7 @@ def _record(
         return Misfit(_name(item), reason, advice, item.field_lines.get(first.field, item.line))
     column = plan.types[doc_type].body
     body = item.fields.get(column) if column is not None else None
-    return Record(item, doc_type, doc_id, fields, None if body is None else str(body))
+    return Record(item, doc_type, doc_id, fields, None if body is None else as_text(body))
 
 
 def _name(item: Item) -> str:
@@ -160,10 +170,21 @@ def _open_links(item: Item, plan: ImportPlan, targets: Targets) -> list[Misfit]:
     return notes
 
 
-def original_text(record: Record, source: Source, plan: ImportPlan, targets: Targets) -> str:
-    """The text of a Markdown file as it goes to the engine; in mode `mentions` with annotations
-    in place of links, else as it is. Raises MaadError when it can no longer be read so."""
-    text = source.read_text(record.item)
+_NO_FIELDS = "---\n---\n"
+
+
+def original_text(record: Record, source: Source, plan: ImportPlan, targets: Targets) -> str | None:
+    """The text of an item as it goes to the engine, which keeps its body byte for byte; in mode
+    `mentions` with annotations in place of links.
+
+    None for a file without a byte and a row without a body. Raises MaadError when a file can no
+    longer be read as it was.
+    """
+    if source.kind != "markdown":
+        return None if record.body is None else f"{_NO_FIELDS}{record.body}"
+    if record.item.empty:
+        return None
+    text = with_yaml_fences(source.read_text(record.item), record.item.key)
     if plan.links != "mentions":
         return text
     split = split_file(text.encode(), record.item.key)

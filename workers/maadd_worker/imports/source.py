@@ -82,8 +82,8 @@ class Source(msgspec.Struct, frozen=True):
     """A source that was read once; `path` is absolute, `name` what its folder or file is called.
 
     `others` counts files that are no Markdown, by suffix; `passed_over` are folders that were
-    not looked into. `read_text` gives the whole text of a Markdown item, and raises MaadError
-    when it is no longer what was read.
+    not looked into, and hidden Markdown files. `read_text` gives the whole text of a Markdown
+    item, and raises MaadError when it is no longer what was read.
     """
 
     kind: SourceKind

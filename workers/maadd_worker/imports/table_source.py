@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from maadd.protocol.errors import MaadError
+from maadd.protocol.strict_json import DuplicateMemberError, NotJsonError, parse_json
 from maadd_worker.imports.source import Item, Misfit, Progress, Source, SourceKind
 from maadd_worker.markdown.frontmatter import decode_text
 
@@ -109,7 +110,13 @@ def _jsonl_rows(text: str, name: str) -> Iterator[Item | Misfit]:
         number += 1
         try:
             value = msgspec.json.decode(row)
-        except (msgspec.DecodeError, RecursionError) as error:
+            # That decoder takes the last of two members with one name, and drops the first.
+            parse_json(row, refuse_duplicates=True)
+        except DuplicateMemberError as error:
+            reason = f"the key {error.name!r} stands twice in one object"
+            yield Misfit(name, reason, "rename one of the two or remove it", line)
+            continue
+        except (msgspec.DecodeError, NotJsonError, RecursionError) as error:
             yield Misfit(name, f"not JSON: {error}", "write one JSON object a line", line)
             continue
         if not isinstance(value, dict):

@@ -10,6 +10,8 @@ import msgspec
 
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.index.reader import IndexReader
+from maadd_worker.index.rebuilt import REBUILT_KEY
+from maadd_worker.index.writer import FIRST_PASS_KEY
 from maadd_worker.schema.model import Model
 
 LOST_SHARE = 0.1
@@ -43,6 +45,18 @@ def unindexed_files(
         return None
     state = index_state(reader, model, root)
     return state.files if state.files > state.documents else None
+
+
+def may_have_lost(reader: IndexReader) -> bool:
+    """Whether an index without records may have lost some, rather than never had any."""
+    keys = (REBUILT_KEY, FIRST_PASS_KEY)
+    return any(reader.meta_get(key) is not None for key in keys)
+
+
+def has_no_file(model: Model, root: ProjectRoot) -> bool:
+    """Whether there is no record file under the registered paths, not even a soft-deleted one."""
+    walks = (root.walk_markdown(entry.path) for entry in model.registry.types.values())
+    return not any(walk.files or walk.tombstones for walk in walks)
 
 
 def index_state(reader: IndexReader, model: Model, root: ProjectRoot) -> IndexState:

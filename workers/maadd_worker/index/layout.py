@@ -20,10 +20,13 @@ from types import MappingProxyType
 
 import apsw
 
+INDEX_PATH = "_backend/maad.db"
+"""The file of the index, from the project's folder."""
+
 APPLICATION_ID = 0x4D414144
 """`PRAGMA application_id` of our files ("MAAD"); a file of the reference has 0."""
 
-LAYOUT_VERSION = 3
+LAYOUT_VERSION = 4
 """`PRAGMA user_version`; any other number, higher or lower, makes the index be rebuilt."""
 
 NUMBER_UNPARSEABLE = 1
@@ -174,6 +177,14 @@ CREATE TABLE carried (
     updated_at TEXT NOT NULL,
     created_at TEXT NOT NULL
 ) WITHOUT ROWID, STRICT;
+CREATE TABLE former_paths (
+    id INTEGER NOT NULL PRIMARY KEY,
+    doc_id TEXT NOT NULL,
+    doc_type TEXT NOT NULL,
+    path TEXT NOT NULL,
+    UNIQUE (doc_id, path)
+) STRICT;
+CREATE INDEX former_paths_by_path ON former_paths (path);
 CREATE TABLE engine_meta (
     key TEXT NOT NULL PRIMARY KEY,
     value TEXT NOT NULL

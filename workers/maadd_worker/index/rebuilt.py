@@ -13,7 +13,8 @@ EPOCH_KEY = "epoch"
 
 REBUILT_KEY = "rebuilt"
 """`engine_meta`: present from the making of an index until its first complete pass: CARRIED when
-the file before it handed all its versions over, else LOST."""
+the file before it handed all its versions over, else LOST. Absent in an index that was made where
+there was no record."""
 
 CARRIED = "carried"
 LOST = "lost"
@@ -33,6 +34,12 @@ def new_epoch() -> str:
 def has_lost_rows(writer: IndexWriter) -> bool:
     """Whether records that have no row may be known from elsewhere."""
     return writer.meta_get(REBUILT_KEY) not in (None, CARRIED)
+
+
+def note_nothing_lost(writer: IndexWriter) -> None:
+    """The new index was made where there is no record: it is whole as it is."""
+    with writer.transaction():
+        writer.meta_set(REBUILT_KEY, None)
 
 
 def finish_rebuild(writer: IndexWriter, walks: Sequence[TypeWalk]) -> None:

@@ -23,7 +23,14 @@ from maadd_worker.index.memo import AnswerMemo
 from maadd_worker.index.new_document import NewDocument
 from maadd_worker.index.previous import carry_over, has_layout, remove_previous, set_aside
 from maadd_worker.index.reader import IndexReader
-from maadd_worker.index.rebuilt import CARRIED, EPOCH_KEY, LOST, REBUILT_KEY, new_epoch
+from maadd_worker.index.rebuilt import (
+    CARRIED,
+    EPOCH_KEY,
+    LOST,
+    REBUILT_KEY,
+    new_epoch,
+    note_nothing_lost,
+)
 from maadd_worker.index.selections import Selections
 from maadd_worker.index.writer import Clock, IndexWriter
 
@@ -139,6 +146,19 @@ class Index:
         """Close the writing connection, which writes the log back into the file; idempotent."""
         if self._writer is not None:
             self._writer.connection.close()
+
+
+def make_first_index(root: str) -> None:
+    """The index of a new project, which has no record yet; one that exists stays as it is.
+    BACKEND_ERROR."""
+    index = Index.open(os.path.join(root, layout.INDEX_PATH), read_only=False)
+    try:
+        if index.created and not index.carried:
+            note_nothing_lost(index.writer())
+    except apsw.Error as error:
+        raise backend_error(error, "created") from error
+    finally:
+        index.close()
 
 
 def _empty_log(connection: apsw.Connection) -> None:

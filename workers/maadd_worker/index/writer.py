@@ -30,6 +30,7 @@ from maadd_worker.index.documents import (
     find_ids_with_prefix,
     read_meta,
 )
+from maadd_worker.index.former_paths import note_former_path, trim_former_paths
 from maadd_worker.index.new_document import NewDocument
 from maadd_worker.index.past import PastLookup, PastStamps
 from maadd_worker.index.plan import TypePlan, TypePlans
@@ -51,8 +52,9 @@ KEPT_DELETIONS = 10_000
 """Logged deletions that a trim leaves."""
 
 
-_LOG_PAGES = 1000
-"""The default of SQLite."""
+_LOG_PAGES = 4000
+"""Pages of 4 KiB in the log before a commit writes it back. A create changes about twenty, many of
+them again and again: with a thousand, as otherwise, each was written back three times as often."""
 
 
 class _Stamps(msgspec.Struct, frozen=True):
@@ -84,6 +86,7 @@ class IndexWriter:
 
     def __init__(self, connection: apsw.Connection, clock: Clock) -> None:
         self.connection = connection
+        connection.pragma("wal_autocheckpoint", _LOG_PAGES)
         self._clock = clock
         self.loading = read_meta(connection, LOADING_KEY) is not None
         self.log_held = False
@@ -213,6 +216,8 @@ class IndexWriter:
         with the same path raises apsw.Error.
         """
         row = self._new_row(new, previous, self.stamp())
+        if previous is not None and previous.file_path != row.file_path:
+            note_former_path(self.connection, previous)
         if previous is None or previous.deleted:
             before = None if previous is None else TOMBSTONE
             move_targets(self.connection, self._deltas, [new.doc_id], before, LIVE)
@@ -285,6 +290,7 @@ class IndexWriter:
         its version and times are kept for its return."""
         row = self.remove_document(doc_id)
         if row is not None and not row.deleted:
+            note_former_path(self.connection, row)
             self.carry(
                 row.doc_id,
                 row.doc_type,
@@ -316,6 +322,7 @@ class IndexWriter:
             change_seq=self._next_seq(),
         )
         self._store_rows([(dead, None)])
+        note_former_path(self.connection, row)
         return dead
 
     def register_tombstone(
@@ -340,9 +347,10 @@ class IndexWriter:
 
     def trim_deletions(self) -> None:
         """Drop the oldest logged deletions, whose readers are so far behind that they start
-        over, and the oldest notes of `let_go`."""
+        over, and the oldest notes of `let_go` and of former paths."""
         self.connection.execute(_TRIM_DELETIONS, (KEPT_DELETIONS - 1,))
         self.connection.execute(_TRIM_CARRIED, (KEPT_DELETIONS,))
+        trim_former_paths(self.connection, KEPT_DELETIONS)
 
     def mark_unread(self, row: DocumentRow) -> None:
         """The file outgrew the size limit: its rows stay, flagged, until it can be read again."""

@@ -27,6 +27,6 @@ def _open_served(config: WorkerConfig, progress: Callable[[str], None]) -> Engin
 
     engine = Engine.open(config, progress)
     engine.offer_instructions()
-    engine.start_watching()
+    engine.start_watching(progress)
     engine.resume_jobs()
     return engine

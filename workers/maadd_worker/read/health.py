@@ -58,8 +58,8 @@ def health(context: ReadContext, args: HealthArgs) -> Outcome:
 
 _VERSIONS_RESET = {
     "code": "versionsReset",
-    "message": "the index was lost and the versions of some records could not be recovered; they "
-    "started again at 1",
+    "message": "the index was made anew over files that were there, and the versions of some of "
+    "their records could not be told from Git; they began at 1",
 }
 
 

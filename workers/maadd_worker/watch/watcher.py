@@ -25,6 +25,7 @@ from maadd_worker.index.documents import find_documents_by_path
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.reader import IndexReader
 from maadd_worker.markdown.frontmatter import content_hash
+from maadd_worker.schema.model import stale_files
 from maadd_worker.watch.findings import Findings
 from maadd_worker.watch.places import (
     interest,
@@ -162,6 +163,7 @@ class Watcher:
             return
         self._degraded = None
         with notify:
+            self._look_at_model()
             self._survey_wanted.set()
             while not self._stop.is_set():
                 if self._survey_wanted.is_set() or _now() >= self._next_survey:
@@ -174,6 +176,7 @@ class Watcher:
                 patience_ms = int(_MOVE_S * 1000) if self._missing else _LOOK_AROUND_MS
                 events = notify.watch(_DEBOUNCE_MS, _STEP_MS, patience_ms, self._stop)
                 self._give_up_missing()
+                self._look_at_model()
                 if isinstance(events, set):
                     new_folders = self._take_events(reader, events)
                     if new_folders and folders is not None:
@@ -192,7 +195,7 @@ class Watcher:
 
     def _poll(self, reader: IndexReader) -> None:
         began = time.monotonic()
-        self._findings.note_model_change()
+        self._look_at_model()
         self._add(self._survey(reader))
         took = time.monotonic() - began
         self._survey_wanted.wait(max(_POLL_S, took * _POLL_SHARE))
@@ -223,10 +226,7 @@ class Watcher:
         for change, path in events:
             rel = os.path.relpath(path, self._root.path)
             kind = interest(rel, model)
-            if kind == "model":
-                self._findings.note_model_change()
-                self._wake()
-            elif kind == "record":
+            if kind == "record":
                 records.add(rel)
                 if change == Change.deleted:
                     deleted.add(rel)
@@ -244,6 +244,13 @@ class Watcher:
         if folders:
             self._survey_wanted.set()
         return added
+
+    def _look_at_model(self) -> None:
+        """Have the registry and schemas read again when they are others. A few files, looked at
+        whether or not events told of them: folders that go and come back tell of nothing."""
+        if stale_files(self._root, self._plans().model):
+            self._findings.note_model_change()
+            self._wake()
 
     def _give_up_missing(self) -> None:
         """Files that stay away are taken for deleted."""

@@ -155,7 +155,7 @@ def preflight(
     """
     try:
         data = make()
-        _refuse_too_large(data, context.settings.max_doc_bytes)
+        refuse_too_large(data, context.settings.max_doc_bytes)
         return data, parse_document(
             data, path, max_annotations=context.settings.max_doc_annotations
         )
@@ -166,7 +166,8 @@ def preflight(
         raise MaadError(error.code, error.message, details) from error
 
 
-def _refuse_too_large(data: bytes, cap: int) -> None:
+def refuse_too_large(data: bytes, cap: int) -> None:
+    """DOC_TOO_LARGE for the bytes of a record beyond the cap; 0 is none."""
     if cap and len(data) > cap:
         raise MaadError(
             "DOC_TOO_LARGE",

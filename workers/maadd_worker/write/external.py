@@ -13,14 +13,19 @@ from typing import Literal
 import msgspec
 
 from maadd.protocol.errors import MaadError
+from maadd.protocol.messages import Event
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scan import TOMBSTONE_PREFIX, MarkdownFile
+from maadd_worker.history.external import EditedRecord
 from maadd_worker.index.batch import store_batch
 from maadd_worker.index.documents import DocumentRow, FileIdentity
+from maadd_worker.index.former_paths import former_paths, who_left
 from maadd_worker.index.known_files import known_files
 from maadd_worker.index.pass_report import ChangedId
 from maadd_worker.index.prepare import FileTask, Limits, PreparedFile, prepare_files
 from maadd_worker.index.tombstone_files import register_tombstones
+from maadd_worker.index.writer import IndexWriter
+from maadd_worker.markdown.frontmatter import content_hash
 from maadd_worker.watch.findings import FailedFile, Finding
 from maadd_worker.write.context import WriteContext
 
@@ -43,6 +48,58 @@ class ExternalChange(msgspec.Struct, frozen=True):
 
     action: Literal["create", "update", "delete"]
     row: DocumentRow
+
+
+def event_of(change: ExternalChange) -> Event:
+    """What subscribers are told of a change."""
+    row = change.row
+    return Event(
+        row.change_seq, change.action, row.doc_id, row.doc_type, row.updated_at, "external"
+    )
+
+
+def edited_record(writer: IndexWriter, change: ExternalChange) -> EditedRecord:
+    """A change with every path that a commit of it must cover."""
+    row = change.row
+    left = former_paths(writer.connection, row.doc_id)
+    return EditedRecord(
+        change.action, row.doc_id, row.doc_type, tuple(dict.fromkeys((row.file_path, *left)))
+    )
+
+
+def uncommitted_records(context: WriteContext, changed: Sequence[str]) -> list[EditedRecord]:
+    """The records of files that Git has otherwise than the index, or not at all; a file that the
+    index has not taken over as it is stands for none."""
+    writer = context.writer
+    found: dict[str, EditedRecord] = {}
+    for path, row in writer.find_all_by_path(changed).items():
+        if _has_content(context, row):
+            found[path] = edited_record(writer, ExternalChange("update", row))
+    covered = {path for edit in found.values() for path in edit.paths}
+    for left in who_left(writer.connection, changed):
+        if left.path in covered or _is_there(context.root, left.path):
+            continue
+        owner = writer.find(left.doc_id, include_deleted=True)
+        if owner is None:
+            found[left.path] = EditedRecord("delete", left.doc_id, left.doc_type, (left.path,))
+        else:
+            change = ExternalChange("delete" if owner.deleted else "update", owner)
+            found[left.path] = edited_record(writer, change)
+    return list(found.values())
+
+
+def _has_content(context: WriteContext, row: DocumentRow) -> bool:
+    try:
+        return content_hash(context.read_file(row).data) == row.file_hash
+    except MaadError:
+        return False
+
+
+def _is_there(root: ProjectRoot, path: str) -> bool:
+    try:
+        return root.exists(path)
+    except (OSError, MaadError):
+        return True
 
 
 class TakenOver(msgspec.Struct, frozen=True):

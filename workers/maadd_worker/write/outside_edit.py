@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from maadd.protocol.messages import Event
 from maadd_worker.index.document import index_document
 from maadd_worker.write.context import WriteContext
+from maadd_worker.write.external import ExternalChange
 
 
-def index_outside_edit(context: WriteContext, path: str) -> Event:
-    """Index the file as it is now; what subscribers are told of it."""
+def index_outside_edit(context: WriteContext, path: str) -> list[ExternalChange]:
+    """Index the file as it is now; what that changed."""
     content = context.root.read(path, context.settings.max_doc_bytes or None)
     with context.writer.transaction():
-        row = index_document(
+        done = index_document(
             context.writer,
             context.model,
             context.root,
             path,
             content.data,
             max_annotations=context.settings.max_doc_annotations,
-        ).row
-    return Event(row.change_seq, "update", row.doc_id, row.doc_type, row.updated_at, "external")
+        )
+    gone = [] if done.replaced is None else [ExternalChange("delete", done.replaced)]
+    return [*gone, ExternalChange("update", done.row)]

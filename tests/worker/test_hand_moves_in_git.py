@@ -1,0 +1,226 @@
+"""Files that people move or take away leave no second copy in Git (spec 01 §14.7, design §8)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from watched_project import Watched, ship
+
+Opener = Callable[..., Watched]
+
+
+def tracked(project: Any) -> set[str]:
+    """The record files of HEAD."""
+    return set(project.git("ls-tree", "-r", "--name-only", "HEAD", "ships").split())
+
+
+def committed(opener: Opener, names: str = "abc", **options: Any) -> Watched:
+    """A project with records by hand that a person has committed."""
+    project = opener(**options)
+    for name in names:
+        project.write(f"ships/shp-{name}.md", ship(f"shp-{name}", name))
+    project.harness.git("add", "ships")
+    project.harness.git("commit", "-q", "-m", "mine")
+    project.until(lambda: project.names() == set(names))
+    edits = project.harness.engine._watching._edits
+    if edits is not None:
+        edits._due = 0.0
+    project.harness.settle()
+    assert project.harness.git("log", "-1", "--format=%s") == "mine\n"
+    return project
+
+
+def until_committed(project: Watched) -> None:
+    project.until(lambda: project.harness.git("status", "--porcelain") == "")
+
+
+def move(project: Watched, source: str, target: str) -> None:
+    (project.root / target).parent.mkdir(parents=True, exist_ok=True)
+    (project.root / source).rename(project.root / target)
+
+
+def test_a_commit_of_edits_takes_the_old_paths_away(watched: Opener) -> None:
+    project = committed(watched, "abcdefgh", external_edits="commit")
+    move(project, "ships/shp-a.md", "ships/moved.md")
+    move(project, "ships/shp-b.md", "ships/SHP-B.md")
+    move(project, "ships/shp-c.md", "ships/x/shp-c.md")
+    (project.root / "ships/shp-d.md").unlink()
+    project.write("ships/shp-e.md", "---\ntitle: a: b\n---\n")
+    move(project, "ships/shp-f.md", "ships/_deleted_shp-f.md")
+    for source, target in (("shp-g.md", "third"), ("shp-h.md", "shp-g.md"), ("third", "shp-h.md")):
+        move(project, f"ships/{source}", f"ships/{target}")
+    project.until(lambda: project.row("shp-c").file_path == "ships/x/shp-c.md")
+    (project.root / "ships/x").rename(project.root / "ships/y")
+    (project.root / "ships/shp-e.md").unlink()
+    until_committed(project)
+    files = (project.root / "ships").rglob("*.md")
+    assert tracked(project.harness) == {str(path.relative_to(project.root)) for path in files}
+    log = project.harness.git("log", "-1", "--format=%B")
+    assert "external" in log
+    assert log.count("shp-c [ship]") == 1
+
+
+def test_a_folder_that_moves_is_one_commit_without_the_old_one(watched: Opener) -> None:
+    project = committed(watched, external_edits="commit", mode="batch", max_writes=1)
+    for name in ("a", "b"):
+        move(project, f"ships/shp-{name}.md", f"ships/old/shp-{name}.md")
+    until_committed(project)
+    (project.root / "ships/old").rename(project.root / "ships/new")
+    until_committed(project)
+    assert tracked(project.harness) == {
+        "ships/new/shp-a.md", "ships/new/shp-b.md", "ships/shp-c.md",
+    }  # fmt: skip
+
+
+def test_a_move_and_an_update_through_a_tool_leave_one_file(watched: Opener) -> None:
+    project = committed(watched, external_edits="commit")
+    move(project, "ships/shp-a.md", "ships/moved1.md")
+    project.until(lambda: project.row("shp-a").file_path == "ships/moved1.md")
+    project.harness.ok("maad_update", docId="shp-a", fields={"name": "Ada"})
+    until_committed(project)
+    assert tracked(project.harness) == {"ships/moved1.md", "ships/shp-b.md", "ships/shp-c.md"}
+
+
+def test_an_edit_met_by_a_write_that_fails_is_committed_all_the_same(watched: Opener) -> None:
+    project = committed(watched, external_edits="commit")
+    project.write("ships/shp-a.md", ship("shp-a", "by hand"))
+    refused = project.harness.error(
+        "maad_update", docId="shp-a", fields={"name": "x"}, expectedVersion=1
+    )
+    assert refused["code"] == "VERSION_CONFLICT"
+    until_committed(project)
+    assert "by hand" in project.harness.git("show", "HEAD:ships/shp-a.md")
+
+
+@pytest.mark.parametrize("external_edits", ["index", "commit"])
+@pytest.mark.parametrize(
+    ("tool", "arguments", "left"),
+    [
+        ("maad_update", {"docId": "shp-a", "fields": {"name": "Ada"}}, {"ships/moved1.md"}),
+        (
+            "maad_bulk_update",
+            {"updates": [{"docId": "shp-a", "fields": {"name": "Ada"}}]},
+            {"ships/moved1.md"},
+        ),
+        ("maad_delete", {"docId": "shp-a", "mode": "hard"}, set()),
+        ("maad_delete", {"docId": "shp-a", "mode": "soft"}, {"ships/_deleted_moved1.md"}),
+    ],
+)
+def test_a_write_to_a_moved_record_commits_the_move(
+    open_project: Any, external_edits: str, tool: str, arguments: Any, left: set[str]
+) -> None:
+    project = three_ships(open_project, external_edits=external_edits)
+    (project.root / "ships/shp-a.md").rename(project.root / "ships/moved1.md")
+    project.ok("maad_reindex")
+    project.reopen()
+    project.ok(tool, **arguments)
+    project.catch_up()
+    assert tracked(project) == {"ships/shp-b.md", "ships/shp-c.md"} | left
+    assert project.git("status", "--porcelain") == ""
+
+
+def three_ships(open_project: Any, mode: str = "audit", **options: Any) -> Any:
+    project = open_project(mode, **options)
+    for name in ("a", "b", "c"):
+        project.ok("maad_create", docType="ship", docId=f"shp-{name}", fields={"name": name})
+    project.catch_up()
+    return project
+
+
+def test_a_record_made_again_elsewhere_is_not_where_it_was_taken_away(open_project: Any) -> None:
+    project = three_ships(open_project)
+    (project.root / "ships/shp-a.md").rename(project.root / "ships/old.md")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "moved")
+    project.ok("maad_reindex")
+    (project.root / "ships/old.md").unlink()
+    project.ok("maad_reindex")
+    project.ok("maad_create", docType="ship", docId="shp-a", fields={"name": "again"})
+    project.catch_up()
+    assert tracked(project) == {"ships/shp-a.md", "ships/shp-b.md", "ships/shp-c.md"}
+
+
+def test_a_move_that_waits_in_a_batch_is_committed_after_a_crash(open_project: Any) -> None:
+    project = three_ships(open_project, "batch", max_writes=3)
+    (project.root / "ships/shp-a.md").rename(project.root / "ships/moved1.md")
+    project.ok("maad_reindex")
+    project.ok("maad_update", docId="shp-a", fields={"name": "Ada"})
+    project.engine._history._policy._deferred.clear()
+    project.reopen()
+    assert "history_recovery_completed:batch" in project.engine.recovery_actions
+    assert tracked(project) == {"ships/moved1.md", "ships/shp-b.md", "ships/shp-c.md"}
+
+
+def test_what_stands_at_the_old_path_by_now_is_left_alone(open_project: Any) -> None:
+    project = three_ships(open_project)
+    os.rename(project.root / "ships/shp-a.md", project.root / "ships/moved1.md")
+    project.ok("maad_reindex")
+    (project.root / "ships/shp-a.md").write_text(ship("shp-new", "a person's own"))
+    before = project.git("rev-parse", "HEAD:ships/shp-a.md")
+    project.ok("maad_update", docId="shp-a", fields={"name": "Ada"})
+    project.catch_up()
+    assert project.git("rev-parse", "HEAD:ships/shp-a.md") == before
+    assert project.git("status", "--porcelain") == " M ships/shp-a.md\n"
+
+
+def test_a_move_back_and_forth_takes_nothing_away(open_project: Any, project: Path) -> None:
+    served = three_ships(open_project)
+    for source, target in (("shp-a", "x"), ("x", "shp-a")):
+        (project / f"ships/{source}.md").rename(project / f"ships/{target}.md")
+        served.ok("maad_reindex")
+    served.ok("maad_update", docId="shp-a", fields={"name": "Ada"})
+    served.catch_up()
+    assert tracked(served) == {"ships/shp-a.md", "ships/shp-b.md", "ships/shp-c.md"}
+    assert served.git("status", "--porcelain") == ""
+
+
+def lose_the_commit(project: Watched) -> None:
+    """The process dies before the quiet moment has come."""
+    project.harness.engine._watching._edits._waiting.clear()
+    project.harness.close()
+
+
+def close_before_the_commit(project: Watched) -> None:
+    project.harness.close()
+    assert project.harness.git("status", "--porcelain") == " M ships/shp-e.md\n"
+
+
+@pytest.mark.parametrize("end", [lose_the_commit, close_before_the_commit])
+def test_edits_are_committed_although_the_server_stopped(watched: Opener, end: Any) -> None:
+    project = committed(watched, "abcdef", external_edits="commit")
+    spoiled = "---\ntitle: a: b\n---\n"
+    project.write("ships/shp-a.md", ship("shp-a", "edited"))
+    move(project, "ships/shp-b.md", "ships/moved.md")
+    (project.root / "ships/shp-c.md").unlink()
+    move(project, "ships/shp-d.md", "ships/_deleted_shp-d.md")
+    project.write("ships/shp-e.md", spoiled)
+    project.write("ships/shp-new.md", ship("shp-new", "new"))
+    project.until(lambda: project.names() == {"edited", "b", "e", "f", "new"})
+    project.until(lambda: project.row("shp-d") is None and project.row("shp-c") is None)
+    project.until(lambda: project.harness.engine._watching.findings.failures())
+    end(project)
+    again = watched(external_edits="commit")
+    again.until(lambda: again.harness.git("status", "--porcelain") == " M ships/shp-e.md\n")
+    assert tracked(again.harness) == {
+        "ships/shp-a.md", "ships/moved.md", "ships/_deleted_shp-d.md", "ships/shp-e.md",
+        "ships/shp-f.md", "ships/shp-new.md",
+    }  # fmt: skip
+    [entry] = again.harness.ok("maad_history", docId="shp-c")
+    assert entry["action"] == "delete"
+
+
+def test_edits_that_a_reindex_met_are_committed(open_project: Any) -> None:
+    project = three_ships(open_project, external_edits="commit")
+    (project.root / "ships/shp-a.md").write_text(ship("shp-a", "edited"))
+    (project.root / "ships/shp-b.md").unlink()
+    project.ok("maad_reindex")
+    project.engine.settle(True)
+    project.engine._watching._edits._due = 0.0
+    project.settle()
+    assert tracked(project) == {"ships/shp-a.md", "ships/shp-c.md"}
+    assert project.git("status", "--porcelain") == ""
+    assert "HISTORY_WORKTREE_DIRTY" not in str(project.ok("maad_health")["advisories"])
