@@ -92,6 +92,33 @@ READS: Mapping[str, tuple[str, Arguments]] = {
             }
         ),
     ),
+    "query, contains a rare text": (
+        "maad_query",
+        _query(
+            lambda n: {
+                "title": {"op": "contains", "value": f"{_tag(n)} at sta-000{n % 90 + 10}"},
+                "status": _status(n // 9),
+            }
+        ),
+    ),
+    "aggregate, a filter": (
+        "maad_aggregate",
+        lambda n, _: {
+            "docType": "inspection",
+            "groupBy": "status",
+            "metric": {"field": "score", "op": "avg"},
+            "filters": {"score": {"op": "gte", "value": 5 + n * 0.07}},
+        },
+    ),
+    "aggregate, a list and 2 filters": (
+        "maad_aggregate",
+        lambda n, _: {
+            "docType": "inspection",
+            "groupBy": "tags",
+            "metric": {"field": "cost", "op": "sum"},
+            "filters": {"status": _status(n), "score": {"op": "gte", "value": 5 + n * 0.07}},
+        },
+    ),
     "query, behind a ref": (
         "maad_query",
         _query(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -110,6 +111,16 @@ def test_changes_are_followed(tasks, reader):
     assert select(tasks, reader, BOTH) == ["tsk-50"]
 
 
+def test_a_stopped_call_leaves_nothing_half_followed(tasks, reader, monkeypatch):
+    assert select(tasks, reader, BOTH) == ["tsk-32", "tsk-35", "tsk-38"]
+    tasks.index_file(tasks.task("tsk-32", state="todo", points="32"))
+    with monkeypatch.context() as patched:
+        patched.setattr(selections, "_VALUES", "SELECT no_such_column")
+        with pytest.raises(apsw.SQLError):
+            select(tasks, reader, BOTH)
+    assert select(tasks, reader, BOTH) == ["tsk-35", "tsk-38"]
+
+
 def test_after_many_changes_columns_are_dropped_and_made_again(tasks, reader, monkeypatch):
     monkeypatch.setattr(selections, "_MOST_CHANGES", 2)
     select(tasks, reader, BOTH)
@@ -163,8 +174,9 @@ def test_a_field_that_gets_several_values_is_told_by_a_set(tasks, reader):
     assert select(tasks, reader, both) == ["tsk-00"]
 
 
-def test_columns_hold_a_bounded_number_of_values(tasks, reader, monkeypatch):
-    monkeypatch.setattr(selections, "_MOST_VALUES", 50)
+@pytest.mark.parametrize(("bound", "most"), [("_MOST_VALUES", 50), ("_MOST_TEXT", 8)])
+def test_columns_are_bounded(tasks, reader, monkeypatch, bound, most):
+    monkeypatch.setattr(selections, bound, most)
     assert select(tasks, reader, {"state": "done"}) is not None
     assert select(tasks, reader, BOTH) == ["tsk-32", "tsk-35", "tsk-38"]
     assert len(reader.selections._types["task"]._kept) == 1

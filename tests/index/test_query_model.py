@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maadd_worker.index import pages, selections
+from maadd_worker.index import known_texts, pages, selections
 from maadd_worker.index.pages import query_page
 from maadd_worker.index.scope import build_scope
 from maadd_worker.index.sorting import resolve_sort
 from maadd_worker.markdown.text import js_text
 
-TEXTS = ["a", "b", "B", "aa", "10", "9", "é", "%", "a_b"]
+TEXTS = ["a", "b", "B", "aa", "10", "9", "é", "%", "a_b", "Baaa_bé", "aAa_b"]
 NUMBERS = [-1, 0, 2, 2.5, 9, 10, 100]
 MEMBERS = ["mbr-1", "mbr-2", "mbr-gone"]
 
@@ -148,6 +148,7 @@ def valid(given_filters: dict[str, Any]) -> bool:
             st.sampled_from([-1, 500]),
             st.sampled_from([0, 1000]),
             st.sampled_from([0, 1000]),
+            st.tuples(st.sampled_from([0, 25]), st.sampled_from([0, 10_000])),
             st.one_of(st.none(), st.tuples(st.integers(0, 8), st.one_of(st.none(), record))),
             st.one_of(st.none(), st.tuples(st.sampled_from(MEMBERS[:2]), st.sampled_from(TEXTS))),
         ),
@@ -167,8 +168,11 @@ def test_pages_equal_those_of_the_evaluator(make_project, found, queries):
             for place, one in enumerate(found):
                 store(project, stored, f"tsk-{place}", one)
             for (
-                given_filters, field, descending, limit, offset, walk, length, sample, change, named
+                given_filters, field, descending, limit, offset, walk, length, sample,
+                (sparse, many), change, named,
             ) in queries:  # fmt: skip
+                patched.setattr(pages, "_SPARSE", sparse)
+                patched.setattr(known_texts, "_MANY_RECORDS", many)
                 patched.setattr(pages, "_SHORT_WALK", walk)
                 patched.setattr(pages, "_LISTED", length)
                 patched.setattr(pages, "_SAMPLE", sample)

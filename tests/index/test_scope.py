@@ -54,7 +54,7 @@ def matches(project, reader, filters, doc_type="task") -> str:
     scope = build_scope(doc_type, filters, project.model)
     sql = f"SELECT d.doc_id FROM documents d WHERE {scope.sql} ORDER BY d.doc_id"
     found = [doc_id for (doc_id,) in reader.connection.execute(sql, scope.params)]
-    assert count_matches(reader, scope) == len(found)
+    assert count_matches(reader, scope, "") == len(found)
     return " ".join(doc_id.removeprefix("tsk-") for doc_id in found)
 
 

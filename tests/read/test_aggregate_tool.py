@@ -5,6 +5,15 @@ from __future__ import annotations
 import pytest
 
 from maadd.protocol.errors import MaadError
+from maadd_worker.index.reader import IndexReader
+from maadd_worker.read import aggregate
+
+
+@pytest.fixture(params=[-1, 300], ids=["columns", "rows"], autouse=True)
+def _both_ways(request, monkeypatch):
+    """Every answer is worked out by columns in memory, and by rows of the index."""
+    monkeypatch.setattr(aggregate, "_FEW", request.param)
+    monkeypatch.setattr(IndexReader, "recall", lambda *_: None)
 
 
 def groups(answer):

@@ -159,4 +159,4 @@ def test_matches_are_found_from_the_end_of_the_chain_by_index(yard):
     steps = [row[3] for row in plan]
     assert sum("USING COVERING INDEX field_values_by_text" in step for step in steps) == 3
     assert not [step for step in steps if step.startswith("SCAN") and "type_counts" not in step]
-    assert count_matches(yard.reader, scope) == 1
+    assert count_matches(yard.reader, scope, "") == 1

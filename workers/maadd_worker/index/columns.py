@@ -1,4 +1,5 @@
-"""Fields of a type as ordered columns in memory, to combine unselective filters (spec 02 §4.2).
+"""Fields of a type as columns in memory, to combine unselective filters and to group records
+(spec 02 §4.2, §4.6).
 
 How many records match two filters that each match a fifth of the corpus is nothing an index
 can tell. A column holds the values of one field in order, and for some places of that order
@@ -11,12 +12,16 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import compress, repeat
 
 from maadd_worker.index.scope import Part
 
 Key = str | float
 """Text of a value, or its number."""
+
+Held = Key | tuple[Key, ...] | None
+"""What a record has in a field: one value, several, or none."""
 
 _PREFIXES = 64
 _SHORTEST = 128
@@ -58,6 +63,11 @@ class Column:
 
     def __len__(self) -> int:
         return len(self._keys)
+
+    @property
+    def held(self) -> Sequence[Held]:
+        """What each record has; shorter than the records when the last ones have nothing."""
+        return self._value_of
 
     def everything(self) -> int:
         """The records that have a value."""
@@ -122,3 +132,48 @@ class Column:
         for record in rest:
             bits[record >> 3] |= 1 << (record & 7)
         return known | int.from_bytes(bits, "little")
+
+
+class ListColumn:
+    """The values of a field that has several in some records: it tells what records have, not
+    which of them pass a filter.
+
+    `rows` are (value, record) in any order.
+    """
+
+    __slots__ = ("_held", "_values")
+
+    def __init__(self, rows: Iterable[tuple[Key, int]]) -> None:
+        found: dict[int, list[Key]] = {}
+        last: Key | None = None
+        self._values = 0
+        for key, record in rows:
+            # Equal values that follow each other are one object.
+            if key != last:
+                last = key
+            found.setdefault(record, []).append(last)
+            self._values += 1
+        self._held: list[tuple[Key, ...] | None] = [None] * (max(found, default=-1) + 1)
+        for record, keys in found.items():
+            self._held[record] = tuple(keys)
+
+    def __len__(self) -> int:
+        return self._values
+
+    @property
+    def held(self) -> Sequence[Held]:
+        """As `Column.held`."""
+        return self._held
+
+    def put(self, record: int, keys: Sequence[Key]) -> None:
+        """The values of a record are now `keys`, in any order."""
+        if record >= len(self._held):
+            self._held.extend([None] * (record + 1 - len(self._held)))
+        self._values += len(keys) - len(self._held[record] or ())
+        self._held[record] = tuple(keys) or None
+
+
+def held_by(held: Sequence[Held], records: int, mask: bytes | None) -> list[Held]:
+    """What the first `records` records have, of those alone that `mask` has a 1 for."""
+    everything = [*held, *repeat(None, records - len(held))]
+    return everything if mask is None else list(compress(everything, mask))

@@ -35,6 +35,9 @@ _WORTH_READING = 8
 """A run that has so many times the values of the rarest one takes longer to read than the values
 that it would rule out."""
 
+_MOST_READ = 2000
+"""A text whose rarest run has more values than this is no rare one."""
+
 _CHANGES_PER_GUESS = 1000
 """So many changes of records leave a guess good enough."""
 
@@ -83,6 +86,32 @@ def object_page(reader: IndexReader, wanted: ObjectQuery, *, limit: int, offset:
         page = ObjectPage(matches.total, keys)
         reader.remember((wanted, limit, offset), generation, page, cost=1 + len(keys))
     return page
+
+
+def few_values(
+    reader: IndexReader, subtype: str, text: str, generation: int, most: int
+) -> list[str] | None:
+    """The distinct values of a subtype that contain a text; None when that are more than `most`,
+    or when to find them would take long. `generation` is that of all types."""
+    key = ("values", subtype, text, most)
+    known = reader.recall(key, generation)
+    if isinstance(known, list):
+        return known
+    grams, era = _grams(text), generation // _CHANGES_PER_GUESS
+    if not grams or min(_guess(reader, gram, era) for gram in grams) > _MOST_READ:
+        return None
+    match = " AND ".join(_rarest(reader, grams, era))
+    sql = f"""
+        SELECT DISTINCT v.value FROM object_text CROSS JOIN object_values v
+        ON v.id = object_text.rowid
+        WHERE object_text MATCH ? AND v.subtype = ? AND {contains_test("v.value", text)} LIMIT ?
+    """
+    rows = reader.connection.execute(sql, (match, subtype, text, most + 1))
+    values = [value for (value,) in rows]
+    if len(values) > most:
+        return None
+    reader.remember(key, generation, values, cost=1 + len(values))
+    return values
 
 
 def _matches(reader: IndexReader, wanted: ObjectQuery, generation: int) -> _Matches:

@@ -17,10 +17,11 @@ import msgspec
 
 from maadd_worker.index.counters import TypeState, read_type_state
 from maadd_worker.index.cursors import decode_cursor, encode_cursor, scope_digest
+from maadd_worker.index.known_texts import with_known_texts
 from maadd_worker.index.layout import ALONE
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.reader import IndexReader
-from maadd_worker.index.scope import PRESENT, Scope, candidates, record_tests
+from maadd_worker.index.scope import ONE_OF, PRESENT, Scope, candidates, record_tests
 from maadd_worker.index.sorting import Sort
 
 _SAMPLE = 1000
@@ -28,6 +29,9 @@ _SAMPLE = 1000
 
 _FEW = 300
 """So many records at most are tested one by one, by their own rows."""
+
+_SPARSE = 25
+"""With less than one match in so many records no walk is short: matches are listed at once."""
 
 _LISTED = 1000
 """So many matches at most are kept as a list."""
@@ -65,11 +69,12 @@ class _Matches(msgspec.Struct, frozen=True):
     doc_ids: tuple[str, ...] | None = None
 
 
-def count_matches(reader: IndexReader, scope: Scope) -> int:
-    """How many live records are in the scope."""
+def count_matches(reader: IndexReader, scope: Scope, fingerprint: str) -> int:
+    """How many live records are in the scope; `fingerprint` is that of its type."""
     with reader.snapshot():
-        state = _state(reader, scope, "")
-        return _matches(reader, scope, state, "").total
+        state = _state(reader, scope, fingerprint)
+        scope = with_known_texts(reader, scope, state.documents)
+        return _matches(reader, scope, state, fingerprint).total
 
 
 def list_matches(
@@ -79,6 +84,7 @@ def list_matches(
     `most`. `fingerprint` is that of the scope's type."""
     with reader.snapshot():
         state = read_type_state(reader.connection, scope.doc_type, fingerprint)
+        scope = with_known_texts(reader, scope, state.documents)
         matches = _matches(reader, scope, state, fingerprint)
         if matches.total > most:
             return None
@@ -88,15 +94,11 @@ def list_matches(
         known = reader.recall(key, state.generation)
         if isinstance(known, list):
             return known
-        sql, params = f"SELECT d.doc_id FROM documents d WHERE {scope.sql}", list(scope.params)
-        if matches.driver is not None:
-            listed, params = candidates(scope.conditions[matches.driver], scope.doc_type)
-            tests, tested = record_tests(
-                scope.conditions, "o.doc_id", scope.doc_type, known=matches.driver, few=matches.few
-            )
-            sql = f"SELECT o.doc_id FROM (SELECT DISTINCT v.doc_id {listed}) o WHERE 1{tests}"
-            params += tested
-        found = [doc_id for (doc_id,) in reader.connection.execute(sql, params)]
+        if matches.driver is None:
+            sql = f"SELECT d.doc_id FROM documents d WHERE {scope.sql}"
+            found = [doc_id for (doc_id,) in reader.connection.execute(sql, scope.params)]
+        else:
+            found = _ids(reader, scope, matches.driver, few=matches.few)
         if len(found) <= _LISTED:
             reader.remember(key, state.generation, found, cost=1 + len(found))
     return found
@@ -125,6 +127,7 @@ def query_page(
         known = reader.recall(key, state.generation)
         if isinstance(known, Page):
             return known
+        scope = with_known_texts(reader, scope, state.documents)
         matches = _matches(reader, scope, state, fingerprint)
         found: list[Position] = []
         if matches.total > offset:
@@ -186,8 +189,11 @@ def _matches(reader: IndexReader, scope: Scope, state: TypeState, fingerprint: s
     selection = None
     if rows >= _SAMPLE:
         selection = reader.selections.select(reader.connection, scope, state, fingerprint)
-    if selection is None:
-        few = rows <= _FEW
+    few = rows <= _FEW
+    if selection is None and rows < _SAMPLE and rows * _SPARSE <= state.documents:
+        doc_ids = tuple(_ids(reader, scope, driver, few=few))
+        found = _Matches(len(doc_ids), driver, few, doc_ids)
+    elif selection is None:
         found = _Matches(_count(reader, scope, driver, few=few), driver, few)
     elif selection.total <= _LISTED:
         found = _Matches(selection.total, driver, doc_ids=tuple(selection.ids()))
@@ -201,7 +207,7 @@ def _most_selective(reader: IndexReader, scope: Scope) -> tuple[int, int]:
     """The place of the condition that leaves the fewest rows, and how many, up to `_SAMPLE`."""
     order = sorted(range(len(scope.conditions)), key=lambda place: scope.conditions[place].access)
     best, fewest = order[0], _SAMPLE
-    if len(order) == 1:
+    if len(order) == 1 and scope.conditions[best].access > ONE_OF:
         return best, fewest
     for place in order:
         condition = scope.conditions[place]
@@ -231,6 +237,16 @@ def _count(reader: IndexReader, scope: Scope, driver: int, *, few: bool) -> int:
         (*params, *values),
     ).get
     return int(total)
+
+
+def _ids(reader: IndexReader, scope: Scope, driver: int, *, few: bool) -> list[str]:
+    """The ids of all records over the rows of one condition, each once."""
+    listed, params = candidates(scope.conditions[driver], scope.doc_type)
+    tests, values = record_tests(
+        scope.conditions, "o.doc_id", scope.doc_type, known=driver, few=few
+    )
+    sql = f"SELECT o.doc_id FROM (SELECT DISTINCT v.doc_id {listed}) o WHERE 1{tests}"
+    return [doc_id for (doc_id,) in reader.connection.execute(sql, (*params, *values))]
 
 
 def _condition_on_path(reader: IndexReader, scope: Scope, sort: Sort) -> int | None:

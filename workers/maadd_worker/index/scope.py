@@ -78,6 +78,12 @@ class Condition(msgspec.Struct, frozen=True):
         test = f"{{v}}.present = 1 AND {{v}}.field_value IN ({_ANY_OF})"
         return _reached(row, self.behind, test, (_json_list(self.excluded),))
 
+    def narrowed_to(self, texts: Sequence[str]) -> Condition:
+        """The condition where `texts` are those of the field that pass each `contains`."""
+        kept = tuple(part for part in self.parts if part.op != "contains")
+        parts = (*kept, Part("in", tuple(texts), False))
+        return _condition_of((self.field, *self.behind), parts, self.excluded)
+
 
 class Scope(msgspec.Struct, frozen=True):
     """A condition on rows `d` of `documents`: `sql` with its `params`, for use behind WHERE."""
@@ -118,6 +124,13 @@ def build_scope(doc_type: str | None, filters: object, model: Model) -> Scope:
             numeric = _compares_as_number(name, fields, model)
         operators = flatten_condition(name, given, warnings)
         conditions.append(_condition(chain, operators, numeric))
+    return scope_of(doc_type, conditions, warnings)
+
+
+def scope_of(
+    doc_type: str | None, conditions: Sequence[Condition], warnings: Sequence[ScopeWarning]
+) -> Scope:
+    """The scope of live records, of one type if given, that pass all conditions."""
     sql, params = "d.deleted = 0", []
     if doc_type is not None:
         sql += " AND d.doc_type = ?"
@@ -275,6 +288,12 @@ def _condition(
             excluded.append(js_text(value))
         else:
             parts.append(_part(op, value, numeric))
+    return _condition_of(chain, tuple(parts), tuple(excluded))
+
+
+def _condition_of(
+    chain: tuple[str, ...], parts: tuple[Part, ...], excluded: tuple[str, ...]
+) -> Condition:
     tests = [_test(part) for part in parts]
     # A known number is present; asking again would take the row out of the index by number.
     if not parts or not all(part.numeric for part in parts):
@@ -283,10 +302,10 @@ def _condition(
     return Condition(
         chain[0],
         chain[1:],
-        tuple(parts),
+        parts,
         " AND ".join(tests),
         tuple(_json_list(part.bound) if part.op == "in" else part.bound for part in parts),
-        tuple(excluded),
+        excluded,
         # What a row leads to is never compared with the row itself.
         access if len(chain) == 1 else max(access, ONE_OF),
     )

@@ -1,4 +1,5 @@
-"""Records that pass several filters, found with columns in memory (spec 02 §4.2).
+"""Records that pass several filters, found with columns in memory (spec 02 §4.2), and what
+they have in other fields (spec 02 §4.6).
 
 Columns are made once a type was asked for what they tell a few times, and follow the changes
 of the index by their numbers. What no column can tell, a field with several values in a record,
@@ -9,13 +10,14 @@ follows the changes too.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import apsw
 import msgspec
 
-from maadd_worker.index.columns import Column, Key
+from maadd_worker.index.columns import Column, Held, Key, ListColumn, held_by
 from maadd_worker.index.counters import TypeState, read_type_state
 from maadd_worker.index.documents import read_meta
 from maadd_worker.index.layout import ALONE, NUMBER_KNOWN
@@ -27,6 +29,9 @@ _ASKED = 3
 
 _MOST_VALUES = 2_000_000
 """In all columns of a type together; about 40 bytes each."""
+
+_MOST_TEXT = 16_000_000
+"""Characters of the different texts in one column."""
 
 _MOST_CHANGES = 500
 """After more changes than that at once columns are dropped, until they are asked for again."""
@@ -56,7 +61,12 @@ FROM json_each(?) i CROSS JOIN field_values v ON v.doc_id = i.value
 WHERE v.doc_type = ? AND v.present = 1
 """
 
-_ColumnKey = tuple[str, bool]
+_PATIENCE_S = 0.5
+"""Columns are waited for so long before a walk of the index is begun instead."""
+
+_AS_FLAGS = bytes.maketrans(b"01", b"\0\1")
+
+ColumnKey = tuple[str, bool]
 """Name of a field, and whether the column holds its numbers instead of its texts."""
 
 
@@ -103,20 +113,63 @@ class Selections:
 
         Inside a snapshot of the connection, of which `state` is; `fingerprint` is the type's.
         """
+        with self._columns_of(connection, scope, state, fingerprint, 0) as columns:
+            if columns is None:
+                return None
+            own = state.generation
+            if scope.reaches_out:
+                own = read_type_state(connection, columns.doc_type, fingerprint).generation
+            if not columns.are_worth_making() or not columns.follow(connection, own):
+                return None
+            return columns.select(connection, scope.conditions, state.generation)
+
+    def values(
+        self,
+        connection: apsw.Connection,
+        scope: Scope,
+        fingerprint: str,
+        wanted: Sequence[ColumnKey],
+    ) -> list[list[Held]] | None:
+        """For each wanted field what the records of a scope of one type have, the records in the
+        same order; None when columns cannot tell.
+
+        The columns are made at once: one walk of an index each, which is less than to look up
+        the rows of many records. Inside a snapshot of the connection.
+        """
+        state = read_type_state(connection, scope.doc_type, fingerprint)
+        with self._columns_of(connection, scope, state, fingerprint, _PATIENCE_S) as columns:
+            if columns is None or columns.is_ahead_of(state.generation):
+                return None
+            columns.follow(connection, state.generation)
+            everywhere = state.generation
+            if scope.reaches_out:
+                everywhere = read_type_state(connection, None, "").generation
+            return columns.values(connection, scope.conditions, everywhere, wanted)
+
+    @contextmanager
+    def _columns_of(
+        self,
+        connection: apsw.Connection,
+        scope: Scope,
+        state: TypeState,
+        fingerprint: str,
+        patience_s: float,
+    ) -> Iterator[_TypeColumns | None]:
+        """The columns of the scope's type for one user at a time; None for those of no type, of
+        one whose rows are of several schemas, or that others use for longer than `patience_s`."""
         doc_type = scope.doc_type
         if doc_type is None or state.current != state.documents:
-            return None
-        if not self._lock.acquire(blocking=False):
-            return None
+            yield None
+            return
+        if not self._lock.acquire(timeout=patience_s):
+            yield None
+            return
         try:
             identity = (fingerprint, read_meta(connection, EPOCH_KEY) or "")
             known = self._types.get(doc_type)
             if known is None or known.identity != identity:
                 known = self._types[doc_type] = _TypeColumns(doc_type, identity)
-            own = state.generation
-            if scope.reaches_out:
-                own = read_type_state(connection, doc_type, fingerprint).generation
-            return known.select(connection, scope.conditions, own, state.generation)
+            yield known
         finally:
             self._lock.release()
 
@@ -126,33 +179,48 @@ class _TypeColumns:
 
     def __init__(self, doc_type: str, identity: tuple[str, str]) -> None:
         self.identity = identity
-        self._doc_type = doc_type
+        self.doc_type = doc_type
         self._asked = 0
         self._generation = 0
         self._last_change = 0
         self._doc_ids: list[str] = []
         self._record_of: dict[str, int] = {}
-        self._columns: dict[_ColumnKey, Column | None] = {}
-        """None for a field with several values in a record."""
+        self._columns: dict[ColumnKey, Column | ListColumn | None] = {}
+        """None for what would be too much."""
         self._kept: dict[Condition, _Kept] = {}
 
-    def select(
-        self,
-        connection: apsw.Connection,
-        conditions: Sequence[Condition],
-        generation: int,
-        everywhere: int,
-    ) -> Selection | None:
-        """The records that pass; `generation` is that of the type, `everywhere` that of all types
-        when a condition leads to other records."""
+    def are_worth_making(self) -> bool:
+        """Whether columns were asked for a few times."""
         self._asked += 1
-        if self._asked <= _ASKED or generation < self._generation:
-            return None
-        if generation != self._generation:
-            self._generation = generation
-            if not self._follow(connection):
-                self._asked = 0
-                return None
+        return self._asked > _ASKED
+
+    def is_ahead_of(self, generation: int) -> bool:
+        """Whether the columns hold what a snapshot of that generation must not see."""
+        return generation < self._generation
+
+    def follow(self, connection: apsw.Connection, generation: int) -> bool:
+        """Come to that generation of the type; False for an older one, and when columns were
+        dropped on the way."""
+        if self.is_ahead_of(generation):
+            return False
+        if generation == self._generation:
+            return True
+        self._generation = generation
+        try:
+            followed = self._follow(connection)
+        except apsw.Error:
+            # Stopped half-way, as by the deadline of a call.
+            self._drop()
+            raise
+        if not followed:
+            self._asked = 0
+        return followed
+
+    def select(
+        self, connection: apsw.Connection, conditions: Sequence[Condition], everywhere: int
+    ) -> Selection:
+        """The records that pass; `everywhere` is the generation of all types when a condition
+        leads to other records."""
         bits = -1
         for condition in conditions:
             found = self._told(connection, condition)
@@ -161,13 +229,34 @@ class _TypeColumns:
             bits &= found
         return Selection(bits, self._doc_ids)
 
+    def values(
+        self,
+        connection: apsw.Connection,
+        conditions: Sequence[Condition],
+        everywhere: int,
+        wanted: Sequence[ColumnKey],
+    ) -> list[list[Held]] | None:
+        """What the records that pass have in the wanted columns; None when one is too much."""
+        columns = [self._column(connection, name, numeric=numeric) for name, numeric in wanted]
+        mask = None
+        if conditions:
+            bits = self.select(connection, conditions, everywhere).bits
+            # Python writes the digits of two in one pass, the lowest last.
+            mask = f"{bits:0{len(self._doc_ids)}b}".encode().translate(_AS_FLAGS)[::-1]
+        found: list[list[Held]] = []
+        for column in columns:
+            if column is None:
+                return None
+            found.append(held_by(column.held, len(self._doc_ids), mask))
+        return found
+
     def _listed(self, connection: apsw.Connection, condition: Condition, everywhere: int) -> int:
         """The records that pass a condition, by index, kept for the next time."""
         kept = self._kept.get(condition)
         # A change of any record can lead its referrers elsewhere.
         if kept is None or (condition.behind and kept.everywhere != everywhere):
-            sql, params = candidates(condition, self._doc_type)
-            tests, values = record_tests([condition], "o.doc_id", self._doc_type, known=0)
+            sql, params = candidates(condition, self.doc_type)
+            tests, values = record_tests([condition], "o.doc_id", self.doc_type, known=0)
             bits = self._bits(
                 connection.execute(
                     f"SELECT o.doc_id FROM (SELECT v.doc_id {sql}) o WHERE 1{tests}",
@@ -195,32 +284,44 @@ class _TypeColumns:
         bits = -1
         for part in condition.parts:
             column = self._column(connection, condition.field, numeric=part.numeric)
-            if column is None:
+            if not isinstance(column, Column):
                 return None
             bits &= column.passing(part)
         if condition.parts and not condition.excluded:
             return bits
         texts = self._column(connection, condition.field, numeric=False)
-        if texts is None:
+        if not isinstance(texts, Column):
             return None
         excluded = texts.passing(Part("in", condition.excluded, False))
         return bits & texts.everything() & ~excluded
 
-    def _column(self, connection: apsw.Connection, name: str, *, numeric: bool) -> Column | None:
+    def _column(
+        self, connection: apsw.Connection, name: str, *, numeric: bool
+    ) -> Column | ListColumn | None:
         """The column of a field, made when it is asked for the first time."""
         key = (name, numeric)
         if key not in self._columns:
-            rows: list[Any] = connection.execute(
-                _NUMBERS if numeric else _TEXTS, (self._doc_type, name)
-            ).fetchall()
-            held = sum(len(column) for column in self._columns.values() if column is not None)
-            if held + len(rows) > _MOST_VALUES or not all(row[2] & ALONE for row in rows):
-                self._columns[key] = None
-            else:
-                self._columns[key] = Column(
-                    [(value, self._record(doc_id)) for value, doc_id, _ in rows]
-                )
+            self._columns[key] = self._made(connection, name, numeric=numeric)
         return self._columns[key]
+
+    def _made(
+        self, connection: apsw.Connection, name: str, *, numeric: bool
+    ) -> Column | ListColumn | None:
+        free = _MOST_VALUES - sum(len(each) for each in self._columns.values() if each is not None)
+        rows: list[tuple[Key, int]] = []
+        alone, characters = True, 0
+        last: Key | None = None
+        for value, doc_id, extreme in connection.execute(
+            _NUMBERS if numeric else _TEXTS, (self.doc_type, name)
+        ):
+            if value != last:
+                last = value
+                characters += 0 if numeric else len(value)
+            if len(rows) >= free or characters > _MOST_TEXT:
+                return None
+            rows.append((value, self._record(doc_id)))
+            alone = alone and bool(extreme & ALONE)
+        return Column(rows) if alone else ListColumn(rows)
 
     def _follow(self, connection: apsw.Connection) -> bool:
         """Take over what has changed since the last generation; False when it is so much that
@@ -232,8 +333,7 @@ class _TypeColumns:
         if not self._columns and not self._kept:
             return True
         if len(changed) > _MOST_CHANGES:
-            self._columns, self._kept = {}, {}
-            self._doc_ids, self._record_of = [], {}
+            self._drop()
             return False
         doc_ids = [doc_id for (doc_id,) in changed]
         self._follow_kept(connection, doc_ids)
@@ -243,44 +343,49 @@ class _TypeColumns:
             if not found and doc_id not in self._record_of:
                 continue
             record = self._record(doc_id)
-            for key, column in self._columns.items():
-                if column is None:
-                    continue
-                value, alone = found.get(key, (None, True))
-                if alone:
-                    column.put(record, value)
-                else:
-                    self._columns[key] = None
+            for key, column in list(self._columns.items()):
+                keys, alone = found.get(key, ([], True))
+                if isinstance(column, ListColumn):
+                    column.put(record, keys)
+                elif column is not None and alone:
+                    column.put(record, keys[0] if keys else None)
+                elif column is not None:
+                    # It has become a list, and is made as one when it is asked for again.
+                    del self._columns[key]
         return True
+
+    def _drop(self) -> None:
+        self._columns, self._kept = {}, {}
+        self._doc_ids, self._record_of = [], {}
 
     def _follow_kept(self, connection: apsw.Connection, doc_ids: list[str]) -> None:
         """Test the changed records against every kept condition."""
         listing = msgspec.json.encode(doc_ids).decode()
         changed = self._bits((doc_id,) for doc_id in doc_ids if doc_id in self._record_of)
         for condition, kept in self._kept.items():
-            tests, params = record_tests([condition], "i.value", self._doc_type, few=True)
+            tests, params = record_tests([condition], "i.value", self.doc_type, few=True)
             # Rows of values exist for live records only, but under whatever type they have.
             sql = f"""
                 SELECT i.value FROM json_each(?) i CROSS JOIN documents d ON d.doc_id = i.value
                 WHERE d.deleted = 0 AND d.doc_type = ?{tests}
             """
-            passing = self._bits(connection.execute(sql, (listing, self._doc_type, *params)))
+            passing = self._bits(connection.execute(sql, (listing, self.doc_type, *params)))
             self._kept[condition] = _Kept(kept.bits & ~changed | passing, kept.everywhere)
 
     def _values(
         self, connection: apsw.Connection, doc_ids: list[str]
-    ) -> dict[str, dict[_ColumnKey, tuple[Key, bool]]]:
-        """What records of the type have in each column, and whether it is all they have."""
+    ) -> dict[str, dict[ColumnKey, tuple[list[Key], bool]]]:
+        """What records of the type have in each column, and whether it is a value alone."""
         listing = msgspec.json.encode(doc_ids).decode()
-        values: dict[str, dict[_ColumnKey, tuple[Key, bool]]] = {}
+        values: dict[str, dict[ColumnKey, tuple[list[Key], bool]]] = {}
         for doc_id, name, text, rank, number, extreme in connection.execute(
-            _VALUES, (listing, self._doc_type)
+            _VALUES, (listing, self.doc_type)
         ):
             found = values.setdefault(doc_id, {})
             alone = bool(extreme & ALONE)
-            found[name, False] = (text, alone)
+            found.setdefault((name, False), ([], alone))[0].append(text)
             if rank == NUMBER_KNOWN:
-                found[name, True] = (number, alone)
+                found.setdefault((name, True), ([], alone))[0].append(number)
         return values
 
     def _record(self, doc_id: str) -> int:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from maadd.protocol.arguments import AggregateArgs
-from maadd.protocol.arguments.read import Metric
 from maadd.protocol.errors import MaadError
 from maadd_worker.extract.numbers import field_number, normalize_amount
-from maadd_worker.index.pages import count_matches
+from maadd_worker.index.pages import count_matches, list_matches
 from maadd_worker.index.scope import Scope, build_scope
 from maadd_worker.outcome import Advice, Outcome
+from maadd_worker.read.aggregate_columns import Groups, group_by_columns
 from maadd_worker.read.aggregate_sql import Grouping, currencies, groups_page, members
 from maadd_worker.read.context import ReadContext
 from maadd_worker.read.group_keys import GroupKey, not_indexed, parse_group_key
@@ -24,6 +25,9 @@ _LIMIT_CAP = 2000
 _ADDITIVE = ("sum", "count")
 _NUMERIC = ("sum", "avg", "min", "max")
 _EXACT_INTEGERS = 2**53
+
+_FEW = 300
+"""The rows of so many records are looked up one by one."""
 
 
 class _Result(msgspec.Struct, frozen=True):
@@ -79,21 +83,57 @@ def _result(
     known = context.reader.recall(memo_key, generation)
     if isinstance(known, _Result) and known.model is context.model:
         return known
-    execute = context.reader.connection.execute
-    grouping = Grouping(scope, tuple(keys), args.metric)
-    sql, params = groups_page(grouping, args.having, args.order_by, args.order)
-    rows: list[Any] = execute(sql, (*params, limit)).fetchall()
-    group_count: int = rows[0][-1] if rows else 0
-    with_values: int = execute(*members(grouping)).get
+    found, in_scope = _groups(context, args, Grouping(scope, tuple(keys), args.metric), limit)
     result = _Result(
         context.model,
-        [row[:-1] for row in rows],
-        group_count,
-        count_matches(context.reader, scope) - with_values,
-        _currencies(context, args.metric, scope),
+        found.rows,
+        found.count,
+        in_scope - found.members,
+        _currencies(found.markers),
     )
-    context.reader.remember(memo_key, generation, result, cost=len(rows) + 1)
+    context.reader.remember(memo_key, generation, result, cost=len(found.rows) + 1)
     return result
+
+
+def _groups(
+    context: ReadContext, args: AggregateArgs, grouping: Grouping, limit: int
+) -> tuple[Groups, int]:
+    """The groups, and how many records are in the scope."""
+    scope, metric = grouping.scope, args.metric
+    fingerprint = context.plans.fingerprint(scope.doc_type)
+    in_scope = count_matches(context.reader, scope, fingerprint)
+    amount = (
+        metric is not None
+        and metric.op in _NUMERIC
+        and _is_amount(context.model, metric.field, scope.doc_type)
+    )
+    found = None
+    if in_scope > _FEW:
+        found = group_by_columns(context, grouping, args, limit, amount=amount)
+    elif scope.conditions:
+        listed = list_matches(context.reader, scope, fingerprint, _FEW)
+        grouping = msgspec.structs.replace(
+            grouping, doc_ids=None if listed is None else tuple(listed)
+        )
+    if found is None:
+        found = _groups_of_rows(context, args, grouping, limit, amount=amount)
+    return found, in_scope
+
+
+def _groups_of_rows(
+    context: ReadContext, args: AggregateArgs, grouping: Grouping, limit: int, *, amount: bool
+) -> Groups:
+    """The groups by statements over the rows of the index."""
+    execute = context.reader.connection.execute
+    sql, params = groups_page(grouping, args.having, args.order_by, args.order)
+    rows: list[Any] = execute(sql, (*params, limit)).fetchall()
+    members_of_groups: int = execute(*members(grouping)).get
+    markers: dict[str, str] = {}
+    if amount and args.metric is not None:
+        markers = dict(execute(*currencies(grouping, args.metric.field)))
+    return Groups(
+        [row[:-1] for row in rows], rows[0][-1] if rows else 0, members_of_groups, markers
+    )
 
 
 def _group_view(row: tuple[Any, ...], keys: int, args: AggregateArgs) -> dict[str, Any]:
@@ -128,14 +168,9 @@ def _tidy(number: float | int | None) -> float | int | None:
     return number
 
 
-def _currencies(context: ReadContext, metric: Metric | None, scope: Scope) -> list[str]:
-    """The currencies of a measured amount field, where adding or comparing them is in question."""
-    if metric is None or metric.op not in _NUMERIC:
-        return []
-    if not _is_amount(context.model, metric.field, scope.doc_type):
-        return []
-    rows = context.reader.connection.execute(*currencies(scope, metric.field))
-    return sorted({_currency(marker, sample) for marker, sample in rows} - {""})
+def _currencies(markers: Mapping[str, str]) -> list[str]:
+    """The currencies among what stands around the numbers of amounts."""
+    return sorted({_currency(marker, sample) for marker, sample in markers.items()} - {""})
 
 
 def _currency(marker: str, sample: str) -> str:

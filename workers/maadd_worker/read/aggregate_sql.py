@@ -1,4 +1,4 @@
-"""The statements behind `maad_aggregate` (spec 02 §4.6).
+"""The statements behind `maad_aggregate` (spec 02 §4.6), where columns in memory do not tell.
 
 Records are brought together once per group before anything is measured, so that neither
 repeated list items nor a list of measured values multiply anything. Child rows exist for live
@@ -7,6 +7,7 @@ records only: an edge to a tombstone leads nowhere, as one to a missing record d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -39,13 +40,35 @@ _RECORDS = (
 _COMPARISONS = {"eq": "=", "neq": "<>", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 _CURRENCY_MARKERS = 20
 
+CURRENCY_SIGNS = "0123456789.,+- "
+"""What an amount has beside its currency."""
+
 
 class Grouping(msgspec.Struct, frozen=True):
-    """What is grouped, by what, and what is measured."""
+    """What is grouped, by what, and what is measured; `doc_ids` are the records of the scope,
+    where they are known."""
 
     scope: Scope
     keys: tuple[GroupKey, ...]
     metric: Metric | None
+    doc_ids: tuple[str, ...] | None = None
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the records come from a list, not from the rows of the first key."""
+        return self.doc_ids is not None or bool(self.scope.conditions)
+
+    def ids(self) -> Statement:
+        """The ids of the scope, in a column `doc_id`: those known, or else one condition lists
+        them by index and the others test."""
+        if self.doc_ids is not None:
+            return "SELECT value AS doc_id FROM json_each(?)", [_json(self.doc_ids)]
+        conditions, doc_type = self.scope.conditions, self.scope.doc_type
+        driver = min(range(len(conditions)), key=lambda place: conditions[place].access)
+        listed, params = candidates(conditions[driver], doc_type)
+        tests, values = record_tests(conditions, "o.doc_id", doc_type, known=driver)
+        sql = f"SELECT DISTINCT o.doc_id AS doc_id FROM (SELECT v.doc_id {listed}) o WHERE 1{tests}"
+        return sql, [*params, *values]
 
 
 def groups_page(
@@ -74,20 +97,29 @@ def members(grouping: Grouping) -> Statement:
     return f"SELECT {number} {source.sql()}", source.params()
 
 
-def currencies(scope: Scope, field: str) -> Statement:
+def currencies(grouping: Grouping, field: str) -> Statement:
     """The different texts around the numbers of an amount field, each with one of its texts."""
+    scope = grouping.scope
     types = [] if scope.doc_type is None else [scope.doc_type]
     source = f"field_values m WHERE m.field_name = ? AND m.present = 1 AND {_of_type('m', scope)}"
     params: list[Any] = [field, *types]
-    if scope.conditions:
-        ids, values = _ids(scope)
+    if grouping.is_listed:
+        ids, values = grouping.ids()
         source = f"({ids}) s CROSS JOIN field_values {_row_of('m', 's.doc_id')}"
         params = [*values, field]
     sql = (
-        "SELECT upper(trim(m.field_value, '0123456789.,+- ')) AS marker, min(m.field_value) "
+        f"SELECT upper(trim(m.field_value, '{CURRENCY_SIGNS}')) AS marker, min(m.field_value) "
         f"FROM {source} GROUP BY marker ORDER BY marker LIMIT {_CURRENCY_MARKERS}"
     )
     return sql, params
+
+
+def leaves(key: GroupKey, texts: Sequence[str]) -> Statement:
+    """Rows of a place in `texts` and a group's text, for all that a text of the key's first
+    field leads to."""
+    joins, leaf = _hops(key, "i.value", "h")
+    sql = f"SELECT i.key, {key.value_sql(leaf)} FROM json_each(?) i{joins}"
+    return sql, [_json(texts), *key.fields[1:]]
 
 
 def _ordered(column: str, order_by: str | None, order: str | None) -> str:
@@ -140,8 +172,8 @@ def _source(grouping: Grouping) -> _Source:
     others = [(number, key.fields[0]) for number, key in enumerate(grouping.keys)][1:]
     joins = "".join(f" CROSS JOIN field_values {_row_of(f'v{n}', 'v0.doc_id')}" for n, _ in others)
     names = tuple(name for _, name in others)
-    if scope.conditions:
-        ids, params = _ids(scope)
+    if grouping.is_listed:
+        ids, params = grouping.ids()
         tables = f"({ids}) s CROSS JOIN field_values {_row_of('v0', 's.doc_id')}{joins}"
         return _Source(tables, (*params, first, *names))
     where = f"v0.field_name = ? AND v0.present = 1 AND {_of_type('v0', scope)}"
@@ -163,14 +195,19 @@ def _row_of(alias: str, doc_id: str) -> str:
     )
 
 
-def _ids(scope: Scope) -> Statement:
-    """The ids of a scope with conditions: one lists them by index, the others test."""
-    places = range(len(scope.conditions))
-    driver = min(places, key=lambda place: scope.conditions[place].access)
-    listed, params = candidates(scope.conditions[driver], scope.doc_type)
-    tests, values = record_tests(scope.conditions, "o.doc_id", scope.doc_type, known=driver)
-    sql = f"SELECT DISTINCT o.doc_id AS doc_id FROM (SELECT v.doc_id {listed}) o WHERE 1{tests}"
-    return sql, [*params, *values]
+def _json(texts: Sequence[str]) -> str:
+    return msgspec.json.encode(texts).decode()
+
+
+def _hops(key: GroupKey, text: str, alias: str) -> tuple[str, str]:
+    """The joins that follow a key from the text of its first field, and the text at the end;
+    they take the names of the other fields."""
+    joins = ""
+    for place in range(len(key.fields) - 1):
+        hop = f"{alias}{place}"
+        joins += f" LEFT JOIN field_values {_row_of(hop, text)}"
+        text = f"{hop}.field_value"
+    return joins, text
 
 
 def _base(grouping: Grouping) -> Statement:
@@ -178,13 +215,10 @@ def _base(grouping: Grouping) -> Statement:
     joins, hops = "", list[str]()
     values: list[str] = []
     for number, key in enumerate(grouping.keys):
-        leaf = f"v{number}"
-        for place, field in enumerate(key.fields[1:]):
-            hop = f"h{number}_{place}"
-            joins += f" LEFT JOIN field_values {_row_of(hop, f'{leaf}.field_value')}"
-            hops.append(field)
-            leaf = hop
-        values.append(key.value_sql(f"{leaf}.field_value"))
+        followed, leaf = _hops(key, f"v{number}.field_value", f"h{number}_")
+        joins += followed
+        hops += key.fields[1:]
+        values.append(key.value_sql(leaf))
     source = _source(grouping)
     named = ", ".join(f"{value} AS g{number}" for number, value in enumerate(values))
     grouped = ", ".join(str(number + 1) for number in range(len(values)))

@@ -69,7 +69,8 @@ def _verify_field(context: ReadContext, doc_id: str, field: str, expected: Any) 
 
 def _verify_count(context: ReadContext, args: VerifyArgs) -> Outcome:
     scope = build_scope(args.doc_type, args.filters, context.model)
-    actual = count_matches(context.reader, scope)
+    fingerprint = context.plans.fingerprint(args.doc_type)
+    actual = count_matches(context.reader, scope, fingerprint)
     expected = args.expected_count
     data = _claim("count", expected, actual, "query", grounded=actual == expected)
     return Outcome(data, (*type_advice(context.model, args.doc_type), *scope_advice(scope)))
