@@ -404,6 +404,32 @@ def test_a_submodule_is_not_written_into(project, store, change, commit, tmp_pat
     assert dict(done.skipped) == {"mod/a.md": "it lies in the submodule mod"}
 
 
+@pytest.mark.parametrize("program", [False, True])
+@pytest.mark.parametrize("left", ["staged", "deinited", "removed", "clone"])
+def test_what_belongs_to_another_repository_is_left_alone(project, commit, change, program, left):
+    project.git("config", "maad.hooks", str(program).lower())
+    project.write("v/a.md")
+    project.git("clone", "-q", str(project.root), "v/mod")
+    project.write("v/mod/b.md")
+    if left != "clone":
+        project.git("-c", "advice.addEmbeddedRepo=false", "add", "v/mod")
+    if left == "removed":
+        project.git("commit", "-q", "-m", "module")
+        project.git("rm", "-q", "--cached", "v/mod")
+    if left in ("deinited", "removed"):
+        (project.root / "v/mod/.git").rename(project.root / "v/elsewhere")
+    before = project.git("ls-files", "--stage", "v/mod")
+    store = project.store()
+    assert (store.name == "program") is program
+    [done] = commit(store, change("v/a.md", "v/mod/b.md", "v/mod"))
+    store.close()
+    assert set(dict(done.skipped)) == {"v/mod/b.md", "v/mod"}
+    assert project.committed("v/a.md") == "text\n"
+    assert project.git("ls-files", "--stage", "v/mod") == before
+    inside = project.git("ls-tree", "-r", "HEAD", "v/mod")
+    assert inside.startswith("160000") if left == "removed" else inside == ""
+
+
 @pytest.mark.parametrize("path", ["../x.md", "/etc/x", "a/../b", ".git/config", "a//b", ""])
 def test_paths_outside_are_refused_and_others_go_on(project, store, change, commit, path):
     project.write("ok.md")

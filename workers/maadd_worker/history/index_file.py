@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 from maadd_worker.failpoints import reach
 from maadd_worker.history.command import GitTimeout, child_environment, run_git
+from maadd_worker.history.foreign_folders import submodules_listed
 from maadd_worker.history.git_dir import GitDir
 from maadd_worker.history.index_format import (
     DamagedIndex,
@@ -23,6 +24,7 @@ from maadd_worker.history.index_format import (
     UnsupportedIndex,
     edit_index,
     find_objects,
+    find_submodules,
     new_index,
 )
 from maadd_worker.history.index_lock import TEMPORARY_PREFIX
@@ -41,12 +43,22 @@ _Identity = tuple[int, int, int, int]
 class IndexFile:
     """The index of one repository; the caller holds its lock."""
 
-    __slots__ = ("_git_dir", "_landmarks", "_path", "_seen", "_temporary")
+    __slots__ = (
+        "_git_dir",
+        "_landmarks",
+        "_path",
+        "_seen",
+        "_submodules",
+        "_submodules_at",
+        "_temporary",
+    )
 
     def __init__(self, git_dir: GitDir) -> None:
         self._git_dir = git_dir
         self._seen: _Identity | None = None
         self._landmarks: Landmarks | None = None
+        self._submodules: frozenset[str] = frozenset()
+        self._submodules_at: _Identity | None = None
         self._path = os.path.join(git_dir.path, "index")
         self._temporary = os.path.join(git_dir.path, f"{TEMPORARY_PREFIX}{os.getpid()}")
 
@@ -70,6 +82,29 @@ class IndexFile:
             return None
         return {path.decode("utf-8", "surrogateescape"): oid for path, oid in found.items()}
 
+    def submodules(self) -> frozenset[str]:
+        """The submodules in the index, staged ones too; read again when somebody wrote it."""
+        identity = self._identity()
+        if identity != self._submodules_at:
+            self._submodules = frozenset(self._read_submodules())
+            self._submodules_at = identity
+        return self._submodules
+
+    def _read_submodules(self) -> set[str]:
+        try:
+            with open(self._path, "rb") as file:
+                return set(map(os.fsdecode, find_submodules(file.read())))
+        except UnsupportedIndex:
+            return submodules_listed(self._run("ls-files", "--stage", "-z", temporary=False))
+        except (OSError, DamagedIndex):
+            return set()  # `update` tells of it
+
+    def _identity(self) -> _Identity | None:
+        try:
+            return _identity(os.stat(self._path))
+        except OSError:
+            return None
+
     def update(self, entries: dict[str, TreeEntry | None]) -> None:
         """Set the index entries of some paths, None removing one.
 
@@ -77,11 +112,13 @@ class IndexFile:
         """
         try:
             reach("git.index")
+            known = self._submodules_at is not None and self._identity() == self._submodules_at
             if not self._write_edited(entries):
                 self._edit_by_program(entries)
             reach("git.index.written")
             os.replace(self._temporary, self._path)
             self._seen = _identity(os.stat(self._path))
+            self._submodules_at = self._seen if known else None
             reach("git.indexed")
         except DamagedIndex as failure:
             raise GitFailure(
@@ -193,15 +230,17 @@ class IndexFile:
         ]
         self._run("update-index", "-z", "--index-info", stdin=b"".join(lines))
 
-    def _run(self, *arguments: str, stdin: bytes | None = None) -> None:
+    def _run(self, *arguments: str, stdin: bytes | None = None, temporary: bool = True) -> bytes:
         root = self._git_dir.root
-        environment = child_environment(root, {"GIT_INDEX_FILE": self._temporary})
+        file = {"GIT_INDEX_FILE": self._temporary} if temporary else {}
+        environment = child_environment(root, file)
         try:
             result = run_git(root, arguments, stdin=stdin, environment=environment)
         except GitTimeout as failure:
             raise GitFailure("GIT_UNKNOWN_ERROR", str(failure), {"reason": "timeout"}) from failure
         if result.status != 0:
             raise GitFailure("GIT_UNKNOWN_ERROR", f"the Git index: {result.complaint}")
+        return result.stdout
 
 
 def _identity(status: os.stat_result) -> _Identity:

@@ -22,6 +22,8 @@ _FLAGS_AT = 60
 _NAME_AT = 62
 _NAME_MASK = 0xFFF
 _EXTENDED_BIT = 0x40
+_MODE_AT = 24
+_SUBMODULE_MODE = (0o160000).to_bytes(4)
 _WORD = 0xFFFF_FFFF
 _SEARCHED_ONE_BY_ONE = 16
 
@@ -107,6 +109,18 @@ def find_objects(data: bytes, paths: Set[bytes]) -> tuple[dict[bytes, bytes], bo
         signature == b"TREE" and content.startswith(b"\0-1 ")
         for signature, content in _each_extension(data, end)
     )
+
+
+def find_submodules(data: bytes) -> list[bytes]:
+    """The paths that the index has as submodules. DamagedIndex, UnsupportedIndex."""
+    _, count = check_head(data, checksum=False)
+    if _SUBMODULE_MODE not in data:
+        return []
+    return [
+        name
+        for start, name, _ in entries(data, count)
+        if data.startswith(_SUBMODULE_MODE, start + _MODE_AT)
+    ]
 
 
 def _turned_into_files(data: bytes, count: int, paths: Sequence[bytes]) -> tuple[bytes, ...]:

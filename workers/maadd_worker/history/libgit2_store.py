@@ -94,7 +94,9 @@ class Libgit2Store:
         self._index_cost_s = 0.0
         self._branch_locked = False
         self._trees = TreeCache(self._read_tree, self._write_tree)
-        self._worktree = Worktree(git_dir, repository, self._objects, self._trees)
+        self._worktree = Worktree(
+            git_dir, repository, self._objects, self._trees, self._index.submodules
+        )
         self._base: pygit2.Oid | None = None
         self._loaded = False
 

@@ -19,6 +19,7 @@ from maadd_worker.history.command import (
     child_environment,
     run_git,
 )
+from maadd_worker.history.foreign_folders import foreign_reason, submodules_listed
 from maadd_worker.history.git_dir import GitDir, LocalConfig
 from maadd_worker.history.index_lock import LOCK_NAME, LockPatience
 from maadd_worker.history.outcome import GitFailure
@@ -123,6 +124,13 @@ class ProgramStore:
                 check_path(path)
         except ValueError as failure:
             raise GitFailure("GIT_ADD_FAILED", str(failure)) from failure
+        submodules = self._submodules(run, paths)
+        foreign = {
+            path: reason
+            for path in paths
+            if (reason := foreign_reason(self._git_dir.root, path, submodules)) is not None
+        }
+        paths = [path for path in paths if path not in foreign]
         tracked: set[str] = set()
         for some in _portions(paths):
             listed = self._checked(run("ls-files", "-z", "--", *some), "GIT_ADD_FAILED")
@@ -131,7 +139,23 @@ class ProgramStore:
         reasons = self._unversioned(run, fresh)
         added = [path for path in fresh if path not in reasons]
         known = tracked.union(added)
-        return [path for path in paths if path in known], added, tuple(reasons.items())
+        skipped = (*foreign.items(), *reasons.items())
+        return [path for path in paths if path in known], added, skipped
+
+    def _submodules(self, run: _Run, paths: Sequence[str]) -> set[str]:
+        """The submodules in the index, and those of HEAD that the paths lead to."""
+        staged = self._checked(run("ls-files", "--stage", "-z"), "GIT_ADD_FAILED")
+        found = submodules_listed(staged.stdout)
+        asked = {
+            "/".join(parts[:count])
+            for path in paths
+            for parts in [path.split("/")]
+            for count in range(1, len(parts) + 1)
+        }
+        for some in _portions(sorted(asked)):
+            # On an unborn branch it fails, and there is nothing.
+            found |= submodules_listed(run("ls-tree", "-z", "HEAD", "--", *some).stdout)
+        return found
 
     def _exists(self, path: str) -> bool:
         return os.path.lexists(os.path.join(self._git_dir.root, path))

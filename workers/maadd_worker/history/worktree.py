@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable, Set
 
 import pygit2
 
 from maadd_worker.history.attributes import ContentFilters
 from maadd_worker.history.command import GitTimeout, run_git
+from maadd_worker.history.foreign_folders import foreign_reason
 from maadd_worker.history.git_dir import GitDir
 from maadd_worker.history.object_writer import ObjectWriter
 from maadd_worker.history.outcome import GitFailure
@@ -20,6 +22,7 @@ from maadd_worker.history.store import Change, check_path
 from maadd_worker.history.trees import (
     EXECUTABLE,
     REGULAR,
+    SUBMODULE,
     SYMLINK,
     CannotDescend,
     TreeCache,
@@ -43,6 +46,8 @@ class Worktree:
         "_keeps_mode",
         "_objects",
         "_repository",
+        "_staged_submodules",
+        "_submodules",
         "_trees",
         "runs_programs",
     )
@@ -53,6 +58,7 @@ class Worktree:
         repository: pygit2.Repository,
         objects: ObjectWriter,
         trees: TreeCache,
+        staged_submodules: Callable[[], Set[str]],
     ) -> None:
         self.runs_programs = False
         """Whether a program filtered the content of a file, which may take long."""
@@ -62,9 +68,12 @@ class Worktree:
         self._trees = trees
         self._filters = ContentFilters(repository, git_dir)
         self._keeps_mode = False
+        self._staged_submodules = staged_submodules
+        self._submodules: Set[str] = frozenset()
 
     def refresh(self) -> None:
-        """Look at the configuration again; once per group of commits."""
+        """Look at configuration and submodules again; once per group of commits."""
+        self._submodules = self._staged_submodules()
         if self._filters.refresh():
             config = self._repository.config
             self._keeps_mode = "core.filemode" in config and not config.get_bool("core.filemode")
@@ -78,6 +87,7 @@ class Worktree:
             try:
                 check_path(path)
                 tracked = self._trees.get(path.encode("utf-8", "surrogateescape"))
+                self._refuse_foreign(path, tracked)
                 entry = self._entry(path, change, tracked, timeout_s)
             except _NotVersioned as reason:
                 skipped.append((path, str(reason)))
@@ -124,6 +134,13 @@ class Worktree:
         except (FileNotFoundError, NotADirectoryError):
             return None, REGULAR
         return data, EXECUTABLE if status.st_mode & stat.S_IXUSR else REGULAR
+
+    def _refuse_foreign(self, path: str, tracked: TreeEntry | None) -> None:
+        if tracked is not None and tracked.mode == SUBMODULE:
+            raise CannotDescend(path)
+        reason = foreign_reason(self._git_dir.root, path, self._submodules)
+        if reason is not None:
+            raise _NotVersioned(reason)
 
     def _refuse_unversioned(self, path: str) -> None:
         if self._repository.path_is_ignored(path):
