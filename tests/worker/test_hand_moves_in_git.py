@@ -155,16 +155,89 @@ def test_a_move_that_waits_in_a_batch_is_committed_after_a_crash(open_project: A
     assert tracked(project) == {"ships/moved1.md", "ships/shp-b.md", "ships/shp-c.md"}
 
 
-def test_what_stands_at_the_old_path_by_now_is_left_alone(open_project: Any) -> None:
+def in_head(project: Any) -> list[str]:
+    """The records of HEAD: each is to be there once."""
+    return sorted(project.git("grep", "-h", "^doc_id", "HEAD", "--", "ships").split()[1::2])
+
+
+@pytest.mark.parametrize("external_edits", ["index", "commit"])
+@pytest.mark.parametrize("mode", ["audit", "batch"])
+@pytest.mark.parametrize("tool", ["maad_update", "maad_delete", "maad_bulk_update"])
+def test_a_write_amid_a_ring_of_names_keeps_every_record(
+    open_project: Any, external_edits: str, mode: str, tool: str
+) -> None:
+    project = three_ships(open_project, mode, external_edits=external_edits, max_writes=10)
+    project.ok("maad_flush")
+    ring = (("shp-a", "t"), ("shp-b", "shp-a"), ("shp-c", "shp-b"), ("t", "shp-c"))
+    for source, target in ring:
+        (project.root / f"ships/{source}.md").rename(project.root / f"ships/{target}.md")
+    project.ok("maad_reindex")
+    arguments: dict[str, Any] = {"docId": "shp-a"}
+    if tool == "maad_update":
+        arguments["fields"] = {"name": "Ada"}
+    elif tool == "maad_bulk_update":
+        arguments = {"updates": [{"docId": "shp-a", "fields": {"name": "Ada"}}]}
+    project.ok(tool, **arguments)
+    project.ok("maad_flush")
+    assert in_head(project) == ["shp-a", "shp-b", "shp-c"]
+    assert project.git("status", "--porcelain") == ""
+
+
+def test_a_later_move_of_another_record_is_left_to_its_author(open_project: Any) -> None:
+    project = three_ships(open_project)
+    (project.root / "ships/shp-a.md").rename(project.root / "ships/x.md")
+    project.ok("maad_reindex")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "moved")
+    (project.root / "ships/shp-b.md").rename(project.root / "ships/shp-a.md")
+    project.ok("maad_reindex")
+    project.ok("maad_update", docId="shp-a", fields={"name": "Ada"})
+    project.catch_up()
+    status = project.git("status", "--porcelain").splitlines()
+    assert status == [" D ships/shp-b.md", "?? ships/shp-a.md"]
+    assert in_head(project) == ["shp-a", "shp-b", "shp-c"]
+
+
+@pytest.mark.parametrize("mode", ["audit", "snapshot"])
+@pytest.mark.parametrize("content", ["---\ntitle: a: b\n---\n", "shp-b"])
+def test_what_is_no_record_at_an_old_path_is_not_committed(
+    watched: Opener, mode: str, content: str
+) -> None:
+    project = committed(watched, mode=mode, external_edits="commit", max_writes=1)
+    move(project, "ships/shp-a.md", "ships/x/a.md")
+    project.until(lambda: project.row("shp-a").file_path == "ships/x/a.md")
+    project.write("ships/shp-a.md", ship("shp-b", "b") if content == "shp-b" else content)
+    project.until(lambda: project.harness.engine._watching.findings.failures())
+    project.until(lambda: "ships/x/a.md" in tracked(project.harness))
+    assert in_head(project.harness) == ["shp-a", "shp-b", "shp-c"]
+    project.until(lambda: project.harness.git("status", "--porcelain") == "?? ships/shp-a.md\n")
+    (project.root / "ships/shp-a.md").unlink()
+    until_committed(project)
+
+
+def test_only_what_a_commit_changes_is_listed_in_it(watched: Opener) -> None:
+    project = committed(watched, "abcde", external_edits="commit")
+    for name in "abc":
+        project.write(f"ships/shp-{name}.md", ship(f"shp-{name}", "edited"))
+    project.write("ships/shp-new.md", ship("shp-new", "new"))
+    project.harness.git("add", "ships/shp-b.md", "ships/shp-new.md")
+    project.harness.git("commit", "-q", "-m", "mine", "ships/shp-b.md", "ships/shp-new.md")
+    project.until(lambda: project.row("shp-new"))
+    until_committed(project)
+    subject, *body = project.harness.git("log", "-1", "--format=%B").strip().splitlines()
+    assert subject == "maad:update shp-a [ship] external:2 — external edit of shp-a, shp-c"
+    assert body[1:] == [f"Maad-Write: update shp-{name} [ship] external" for name in "ac"]
+
+
+def test_what_stands_at_the_old_path_by_now_is_not_committed(open_project: Any) -> None:
     project = three_ships(open_project)
     os.rename(project.root / "ships/shp-a.md", project.root / "ships/moved1.md")
     project.ok("maad_reindex")
     (project.root / "ships/shp-a.md").write_text(ship("shp-new", "a person's own"))
-    before = project.git("rev-parse", "HEAD:ships/shp-a.md")
     project.ok("maad_update", docId="shp-a", fields={"name": "Ada"})
     project.catch_up()
-    assert project.git("rev-parse", "HEAD:ships/shp-a.md") == before
-    assert project.git("status", "--porcelain") == " M ships/shp-a.md\n"
+    assert in_head(project) == ["shp-a", "shp-b", "shp-c"]
+    assert project.git("status", "--porcelain") == "?? ships/shp-a.md\n"
 
 
 def test_a_move_back_and_forth_takes_nothing_away(open_project: Any, project: Path) -> None:

@@ -78,6 +78,7 @@ def combine(requests: Sequence[CommitRequest]) -> CommitRequest:
         identity=first.identity,
         journal_ids=tuple(entry for request in requests for entry in request.journal_ids),
         writes=writes,
+        moves={path: owner for request in requests for path, owner in request.moves.items()},
     )
 
 

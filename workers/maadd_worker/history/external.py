@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from maadd.protocol.messages import HistorySettings
 from maadd_worker.history.controller import NEED_GIT, HistoryController
 from maadd_worker.history.git_dir import locate
-from maadd_worker.history.outcome import CommitRequest, GitFailure, LogicalWrite
+from maadd_worker.history.outcome import (
+    EXTERNAL,
+    CommitRequest,
+    GitFailure,
+    LogicalWrite,
+    external_summary,
+)
 
 _QUIET_S = 1.0
 """An edit seldom comes alone: a script writes many files, a person saves again."""
@@ -33,12 +39,13 @@ _JOINED = {("create", "update"): "create", ("delete", "create"): "update"}
 
 class EditedRecord(msgspec.Struct, frozen=True):
     """An edit that the index has: what it did to which record, and all paths it touched, that
-    of a file which is not there any more among them."""
+    of a file which is not there any more among them. `moves`: see CommitRequest."""
 
     action: str
     doc_id: str
     doc_type: str
     paths: tuple[str, ...]
+    moves: Mapping[str, str]
 
 
 class ExternalEdits:
@@ -62,7 +69,7 @@ class ExternalEdits:
     def add(self, edits: Iterable[EditedRecord]) -> None:
         """Edits to commit; those of one record become one, and the moment starts over."""
         for edit in edits:
-            earlier = self._waiting.get(edit.doc_id)
+            earlier = self._waiting.pop(edit.doc_id, None)
             self._waiting[edit.doc_id] = edit if earlier is None else _joined(earlier, edit)
             self._due = time.monotonic() + _QUIET_S
 
@@ -95,20 +102,23 @@ class ExternalEdits:
 def _joined(earlier: EditedRecord, later: EditedRecord) -> EditedRecord:
     action = _JOINED.get((earlier.action, later.action), later.action)
     paths = tuple(dict.fromkeys((*earlier.paths, *later.paths)))
-    return msgspec.structs.replace(later, action=action, paths=paths)
+    moves = {**earlier.moves, **later.moves}
+    return msgspec.structs.replace(later, action=action, paths=paths, moves=moves)
 
 
 def _request(edits: list[EditedRecord]) -> CommitRequest:
     first = edits[0]
-    names = ", ".join(edit.doc_id for edit in edits)
+    writes = tuple(
+        LogicalWrite(edit.action, edit.doc_id, edit.doc_type, EXTERNAL, paths=edit.paths)
+        for edit in edits
+    )
     return CommitRequest(
         action=first.action,
         doc_id=first.doc_id,
         doc_type=first.doc_type,
-        detail=f"external:{len(edits)}",
-        summary=f"external edit of {names}",
+        detail=f"{EXTERNAL}:{len(edits)}",
+        summary=external_summary(writes),
         paths=tuple(dict.fromkeys(path for edit in edits for path in edit.paths)),
-        writes=tuple(
-            LogicalWrite(edit.action, edit.doc_id, edit.doc_type, "external") for edit in edits
-        ),
+        writes=writes,
+        moves={path: owner for edit in edits for path, owner in edit.moves.items()},
     )

@@ -159,6 +159,7 @@ class Libgit2Store:
         touched: dict[str, TreeEntry | None] = {}
         before: dict[str, tuple[TreeEntry | None, ...]] = {}
         results: list[Committed] = []
+        made: Change | None = None
         self._loaded = False  # until the branch has moved, the trees are ahead of it
         for change in changes:
             self._objects.forget()
@@ -170,14 +171,16 @@ class Libgit2Store:
             for path in entries:
                 tracked = self._trees.get(path.encode("utf-8", "surrogateescape"))
                 before[path] = (*before.get(path, ()), tracked)
-            if not self._edit_trees(entries):
+            changed = self._edit_trees(entries)
+            if not changed:
                 results.append(Committed(skipped=skipped))
                 continue
+            change = msgspec.structs.replace(change, message=change.message_for(changed))
+            made = made or change
             parent = self._write_commit(change, parent)
             touched |= entries
             results.append(Committed(str(parent), skipped=skipped))
-        if parent is not None and parent != base:
-            made = next(change for change, done in zip(changes, results, strict=True) if done.sha)
+        if parent is not None and made is not None:
             self._take_lock(base)
             reach("git.move")
             self._move(head, base, parent, made)
@@ -220,14 +223,17 @@ class Libgit2Store:
         assert isinstance(target, pygit2.Oid)
         return target
 
-    def _edit_trees(self, entries: dict[str, TreeEntry | None]) -> bool:
-        changed = False
+    def _edit_trees(self, entries: dict[str, TreeEntry | None]) -> set[str]:
+        """Set the entries; the paths that this changed."""
+        changed: set[str] = set()
         for path, entry in entries.items():
             encoded = path.encode("utf-8", "surrogateescape")
             if entry is None:
-                changed |= self._trees.remove(encoded)
+                differs = self._trees.remove(encoded)
             else:
-                changed |= self._trees.put(encoded, entry)
+                differs = self._trees.put(encoded, entry)
+            if differs:
+                changed.add(path)
         return changed
 
     def _write_commit(self, change: Change, parent: pygit2.Oid | None) -> pygit2.Oid:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 _NO_CONTENTS: Mapping[str, bytes | None] = MappingProxyType({})
+_NO_MOVES: Mapping[str, str] = MappingProxyType({})
+
+EXTERNAL = "external"
+"""The detail of edits made by others."""
 
 
 class CommitIdentity(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -21,13 +25,15 @@ class CommitIdentity(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
 
 class LogicalWrite(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """One of several writes that share a commit; becomes a `Maad-Write:` trailer."""
+    """One of several writes that share a commit; becomes a `Maad-Write:` trailer. With `paths`
+    only if the commit changes one of them: somebody else may have committed it before."""
 
     action: str
     doc_id: str
     doc_type: str
     detail: str = ""
     identity: CommitIdentity | None = None
+    paths: tuple[str, ...] = ()
 
 
 class CommitRequest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -35,7 +41,9 @@ class CommitRequest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
 
     `paths` are the project-relative files added, changed or removed. `contents` holds what
     was published for a path, None for "removed"; a path that is not in it is read from the
-    disk when the commit is made. `writes` lists the members of a bulk call.
+    disk when the commit is made. `writes` lists the members of a bulk call. `moves` are the
+    paths that hand moves of its records have to do with, each with the id of the record that
+    the index has there, "" for none: see `settle_moves`.
     """
 
     action: str
@@ -48,11 +56,40 @@ class CommitRequest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=T
     journal_ids: tuple[str, ...] = ()
     contents: Mapping[str, bytes | None] = _NO_CONTENTS
     writes: tuple[LogicalWrite, ...] = ()
+    moves: Mapping[str, str] = _NO_MOVES
 
     @property
     def write_count(self) -> int:
         """How many writes of records it stands for: a bulk of twelve counts twelve."""
         return max(1, len(self.journal_ids))
+
+
+def without_unchanged(request: CommitRequest, changed: Set[str]) -> CommitRequest:
+    """The request without those edits of others of which its commit would hold nothing; `changed`
+    are the paths that differ from the parent."""
+    writes = tuple(
+        write for write in request.writes if not write.paths or not changed.isdisjoint(write.paths)
+    )
+    if len(writes) == len(request.writes) or not writes:
+        return request
+    first = writes[0]
+    kind = request.detail.partition(":")[0]
+    external = kind == EXTERNAL
+    return msgspec.structs.replace(
+        request,
+        action=first.action,
+        doc_id=first.doc_id,
+        doc_type=first.doc_type,
+        detail=f"{kind}:{len(writes)}",
+        summary=external_summary(writes) if external else f"Flushed {len(writes)} writes",
+        identity=first.identity,
+        writes=writes,
+    )
+
+
+def external_summary(writes: Sequence[LogicalWrite]) -> str:
+    """What a commit of edits of others says of itself."""
+    return f"external edit of {', '.join(write.doc_id for write in writes)}"
 
 
 class CommitFailure(msgspec.Struct, frozen=True):
@@ -122,6 +159,7 @@ class _StoredRequest(msgspec.Struct, rename="camel", omit_defaults=True):
     paths: tuple[str, ...]
     identity: CommitIdentity | None = None
     writes: tuple[LogicalWrite, ...] = ()
+    moves: Mapping[str, str] = _NO_MOVES
 
 
 _stored_decoder = msgspec.json.Decoder(_StoredRequest)
@@ -139,6 +177,7 @@ def encode_request(request: CommitRequest) -> str:
         request.paths,
         request.identity,
         request.writes,
+        dict(request.moves),
     )
     return _stored_encoder.encode(stored).decode()
 
@@ -156,4 +195,5 @@ def decode_request(text: str, journal_ids: tuple[str, ...]) -> CommitRequest:
         stored.identity,
         journal_ids,
         writes=stored.writes,
+        moves=stored.moves,
     )

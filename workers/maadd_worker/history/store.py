@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
@@ -12,7 +13,9 @@ import msgspec
 from maadd.protocol.messages import WorkerSettings
 from maadd_worker.history.git_dir import GitDir
 from maadd_worker.history.message import format_message, one_line
-from maadd_worker.history.outcome import CommitRequest, GitFailure
+from maadd_worker.history.outcome import CommitRequest, GitFailure, without_unchanged
+
+_NO_MOVES: Mapping[str, str] = MappingProxyType({})
 
 WAITS_S = (0.05, 0.15, 0.45)
 """Pauses before the history step is tried again while somebody holds a lock (spec 03 §9.3)."""
@@ -40,6 +43,17 @@ class Change(msgspec.Struct, frozen=True):
     committer: Person
     paths: tuple[str, ...]
     contents: Mapping[str, bytes | None]
+    moves: Mapping[str, str] = _NO_MOVES
+    """See CommitRequest."""
+    records: frozenset[str] = frozenset()
+    """The ids of the records written, `ended` of those that are deleted."""
+    ended: frozenset[str] = frozenset()
+    message_of: Callable[[Set[str]], str] | None = None
+    """Makes the message from the paths that really differ, where it depends on them."""
+
+    def message_for(self, changed: Set[str]) -> str:
+        """The message of a commit in which these paths differ from its parent."""
+        return self.message if self.message_of is None else self.message_of(changed)
 
 
 class Committed(msgspec.Struct, frozen=True):
@@ -103,12 +117,27 @@ def change_of(request: CommitRequest, settings: WorkerSettings) -> Change:
     agent = request.identity.agent_id if request.identity is not None else None
     if settings.commit_author_from_agent and agent and _clean(agent):
         author = Person(_clean(agent), committer.email)
+
+    def message_of(changed: Set[str]) -> str:
+        return format_message(
+            without_unchanged(request, changed), with_identity=settings.commit_identity
+        )
+
+    writes = (
+        [(request.doc_id, request.action)]
+        if not request.writes
+        else [(write.doc_id, write.action) for write in request.writes]
+    )
     return Change(
         format_message(request, with_identity=settings.commit_identity),
         author,
         committer,
         request.paths,
         request.contents,
+        request.moves,
+        frozenset(doc_id for doc_id, _ in writes),
+        frozenset(doc_id for doc_id, action in writes if action == "delete"),
+        message_of if any(write.paths for write in request.writes) else None,
     )
 
 

@@ -16,6 +16,7 @@ from maadd_worker.history.attributes import ContentFilters
 from maadd_worker.history.command import GitTimeout, run_git
 from maadd_worker.history.foreign_folders import foreign_reason
 from maadd_worker.history.git_dir import GitDir
+from maadd_worker.history.moves import settle_moves
 from maadd_worker.history.object_writer import ObjectWriter
 from maadd_worker.history.outcome import GitFailure
 from maadd_worker.history.store import Change, check_path
@@ -81,6 +82,7 @@ class Worktree:
     def collect(self, change: Change, timeout_s: float) -> tuple[Entries, Skipped]:
         """What the tree shall hold for each path of a change, None to remove it, and the
         paths left out with the reason. Raises GitFailure GIT_ADD_FAILED."""
+        change = settle_moves(change, self._tracked_content, self._content)
         entries: Entries = {}
         skipped: list[tuple[str, str]] = []
         for path in change.paths:
@@ -120,6 +122,22 @@ class Worktree:
         if mode != SYMLINK and self._filters.changes(path, data):
             return TreeEntry(mode, self._filtered_blob(path, data, timeout_s))
         return TreeEntry(mode, self._objects.write(b"blob", data))
+
+    def _tracked_content(self, path: str) -> bytes | None:
+        try:
+            check_path(path)
+            tracked = self._trees.get(path.encode("utf-8", "surrogateescape"))
+        except (CannotDescend, ValueError):
+            return None
+        if tracked is None or tracked.mode not in (REGULAR, EXECUTABLE):
+            return None
+        return self._repository.odb.read(pygit2.Oid(raw=tracked.oid))[1]
+
+    def _content(self, path: str) -> bytes | None:
+        try:
+            return self._read(path)[0]
+        except OSError:
+            return b""
 
     def _read(self, path: str) -> tuple[bytes | None, bytes]:
         full = os.path.join(self._git_dir.root, path)

@@ -57,6 +57,7 @@ def combine(mark: BulkMark, parts: Sequence[CommitRequest]) -> CommitRequest:
         identity=first.identity,
         journal_ids=tuple(entry for part in parts for entry in part.journal_ids),
         contents=contents,
+        moves={path: owner for part in parts for path, owner in part.moves.items()},
         writes=tuple(
             LogicalWrite(part.action, part.doc_id, part.doc_type, part.detail, part.identity)
             for part in parts

@@ -28,6 +28,7 @@ from maadd_worker.index.writer import IndexWriter
 from maadd_worker.markdown.frontmatter import content_hash
 from maadd_worker.watch.findings import FailedFile, Finding
 from maadd_worker.write.context import WriteContext
+from maadd_worker.write.moves import moves_of
 
 _SETTLED_NS = 2_000_000_000
 
@@ -60,11 +61,17 @@ def event_of(change: ExternalChange) -> Event:
 
 def edited_record(writer: IndexWriter, change: ExternalChange) -> EditedRecord:
     """A change with every path that a commit of it must cover."""
-    row = change.row
-    left = former_paths(writer.connection, row.doc_id)
-    return EditedRecord(
-        change.action, row.doc_id, row.doc_type, tuple(dict.fromkeys((row.file_path, *left)))
+    return _edited(
+        writer, change.action, change.row.doc_id, change.row.doc_type, change.row.file_path
     )
+
+
+def _edited(
+    writer: IndexWriter, action: str, doc_id: str, doc_type: str, path: str
+) -> EditedRecord:
+    left = former_paths(writer.connection, doc_id)
+    paths = tuple(dict.fromkeys((path, *left)))
+    return EditedRecord(action, doc_id, doc_type, paths, moves_of(writer, doc_id, paths))
 
 
 def uncommitted_records(context: WriteContext, changed: Sequence[str]) -> list[EditedRecord]:
@@ -81,7 +88,7 @@ def uncommitted_records(context: WriteContext, changed: Sequence[str]) -> list[E
             continue
         owner = writer.find(left.doc_id, include_deleted=True)
         if owner is None:
-            found[left.path] = EditedRecord("delete", left.doc_id, left.doc_type, (left.path,))
+            found[left.path] = _edited(writer, "delete", left.doc_id, left.doc_type, left.path)
         else:
             change = ExternalChange("delete" if owner.deleted else "update", owner)
             found[left.path] = edited_record(writer, change)

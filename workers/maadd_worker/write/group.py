@@ -21,12 +21,13 @@ from maadd_worker.disk.publish import Staged, discard, fsync_dirs
 from maadd_worker.failpoints import reach, reach_sqlite
 from maadd_worker.history.outcome import encode_request
 from maadd_worker.index.document import index_document
-from maadd_worker.index.former_paths import forget_former_paths, former_paths
+from maadd_worker.index.former_paths import forget_former_paths, former_paths, who_left
 from maadd_worker.index.store import DocumentRow
 from maadd_worker.markdown.text import iso_milliseconds
 from maadd_worker.write.bulk_commit import BulkMark, encode_member
 from maadd_worker.write.context import FileChange, Plan, WriteContext
 from maadd_worker.write.expected import Expectation, with_expectation
+from maadd_worker.write.moves import moves_of
 from maadd_worker.write.publication import (
     Staging,
     discard_staging,
@@ -81,7 +82,7 @@ def execute_group(
     could not be done. `expected` is what the journal keeps for calls with a key, one for each
     plan.
     """
-    plans = [_with_former_paths(context, plan) for plan in plans]
+    plans = [_with_moves(context, plan) for plan in plans]
     done = [
         Execution(plan, journal_id=new_entry_id() if plan.change is not None else None)
         for plan in plans
@@ -119,30 +120,17 @@ def execute_group(
     return [msgspec.structs.replace(one, journal_id=None) if one.errors else one for one in done]
 
 
-def _with_former_paths(context: WriteContext, plan: Plan) -> Plan:
-    """The plan whose commit also takes away the files that the record has left by hand: a
-    rename is committed as a rename. What stands there now is somebody else's."""
-    if plan.change is None:
+def _with_moves(context: WriteContext, plan: Plan) -> Plan:
+    """The plan whose commit also knows of the files that people have moved about: no record is
+    to be in two files afterwards, or in none."""
+    connection, commit = context.writer.connection, plan.commit
+    if plan.change is None or not commit.paths:
         return plan
-    commit = plan.commit
-    left = [
-        path
-        for path in former_paths(context.writer.connection, plan.doc_id)
-        if path not in commit.paths and _is_gone(context, path)
-    ]
-    if not left:
+    if not former_paths(connection, plan.doc_id) and not who_left(connection, commit.paths):
         return plan
-    wider = msgspec.structs.replace(
-        commit, paths=(*commit.paths, *left), contents={**commit.contents, **dict.fromkeys(left)}
-    )
-    return msgspec.structs.replace(plan, commit=wider)
-
-
-def _is_gone(context: WriteContext, path: str) -> bool:
-    try:
-        return not context.root.exists(path)
-    except (MaadError, OSError):
-        return False
+    moves = moves_of(context.writer, plan.doc_id, commit.paths)
+    moves |= dict.fromkeys(commit.paths, plan.doc_id)
+    return msgspec.structs.replace(plan, commit=msgspec.structs.replace(commit, moves=moves))
 
 
 def _publish_all(context: WriteContext, done: list[Execution], staging: Staging) -> None:
@@ -180,7 +168,9 @@ def _index_all(
                             one, change=_index(context, one.plan)
                         )
                         forget_former_paths(
-                            writer.connection, one.plan.doc_id, one.plan.commit.paths
+                            writer.connection,
+                            one.plan.doc_id,
+                            (*one.plan.commit.paths, *one.plan.commit.moves),
                         )
                 except (MaadError, MaadErrors) as failure:
                     # A full disk makes SQLite undo the whole transaction by itself.
