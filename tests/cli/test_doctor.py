@@ -98,6 +98,8 @@ def test_files_that_differ_from_the_index_are_named(doctor: Any, project: Path) 
         ("warning", "1 file indexed and gone: notes/nt-t1.md"),
     ]
     assert found["uncommitted"][0][0] == "warning"
+    assert "set external_edits" in doctor().out
+    assert "set external_edits" not in doctor(MAADD_EXTERNAL_EDITS="commit").out
 
 
 def test_a_project_that_is_open_elsewhere_is_looked_at_all_the_same(

@@ -445,6 +445,10 @@ def test_a_dirty_worktree_without_journal_evidence_is_told_and_left_alone(projec
     [advisory] = audit.health()["history"]["advisories"]
     assert (advisory["code"], advisory["files"]) == ("HISTORY_WORKTREE_DIRTY", 1)
     assert project.head() == head
+    project.git("add", "vendors")
+    project.git("commit", "-q", "-m", "mine")
+    audit._inspection.forget_state()
+    assert audit.health()["history"]["advisories"] == []
 
 
 def test_a_path_that_git_does_not_take_is_told(project, journal, audit):

@@ -286,6 +286,26 @@ def test_edits_are_committed_although_the_server_stopped(watched: Opener, end: A
     assert entry["action"] == "delete"
 
 
+def test_edits_wait_while_head_is_on_no_branch(watched: Opener) -> None:
+    project = committed(watched, "ab", external_edits="commit")
+    project.harness.git("checkout", "-q", "--detach")
+    before = project.harness.git("rev-parse", "HEAD")
+    project.write("ships/shp-a.md", ship("shp-a", "edited"))
+
+    def told() -> Any:
+        found = project.health()["advisories"]
+        return [one for one in found if one["code"] == "HISTORY_EDITS_WAIT"]
+
+    [advisory] = project.until(told)
+    assert "HEAD is on no branch" in advisory["message"]
+    assert project.harness.git("rev-parse", "HEAD") == before
+    project.harness.git("checkout", "-q", "main")
+    project.harness.engine._watching._edits._due = 0.0
+    until_committed(project)
+    assert "edited" in project.harness.git("show", "main:ships/shp-a.md")
+    assert not told()
+
+
 def test_edits_that_a_reindex_met_are_committed(open_project: Any) -> None:
     project = three_ships(open_project, external_edits="commit")
     (project.root / "ships/shp-a.md").write_text(ship("shp-a", "edited"))

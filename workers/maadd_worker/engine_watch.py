@@ -214,6 +214,8 @@ class Watching:
         if len(failed) > _SHOWN_FAILURES:
             more = len(failed) - _SHOWN_FAILURES
             found.append({"code": "FILES_NOT_INDEXED", "message": f"{more} more; see maad_reindex"})
+        if self._edits is not None:
+            found += self._edits.advisories()
         return found + ([] if self._watcher is None else self._watcher.advisories())
 
 

@@ -17,6 +17,7 @@ from maadd.cli.targets import given_targets, target_options
 if TYPE_CHECKING:
     from maadd.cli.doctor.check import Group
     from maadd.config.settings import Settings
+    from maadd.protocol.messages import HistorySettings
     from maadd_worker.disk.root import ProjectRoot
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
@@ -88,14 +89,18 @@ def _instance_groups(path: str, settings: Settings) -> Iterator[Group]:
         return
     yield run_group("tokens", lambda: instance.token_checks(found, settings))
     for name, project in found.projects.items():
-        mode = project.history.effective_mode
-        yield from _project_groups(project.path, settings, name, mode=mode)
+        yield from _project_groups(project.path, settings, name, history=project.history)
 
 
 def _project_groups(
-    root: str, settings: Settings, name: str, *, mode: str | None = None, named: bool = True
+    root: str,
+    settings: Settings,
+    name: str,
+    *,
+    history: HistorySettings | None = None,
+    named: bool = True,
 ) -> Iterator[Group]:
-    """The groups of one project; `mode` is its history mode where an instance says so."""
+    """The groups of one project; `history` is its policy where an instance says so."""
     from maadd.cli.doctor import records
     from maadd.cli.doctor.check import Check, Group
 
@@ -104,11 +109,12 @@ def _project_groups(
         yield Group(name, (folder,))
         return
     with closing(folder):
-        yield from _open_project_groups(folder, settings, name, mode or _mode(root, settings))
+        history = history or _history(root, settings)
+        yield from _open_project_groups(folder, settings, name, history)
 
 
 def _open_project_groups(
-    folder: ProjectRoot, settings: Settings, name: str, mode: str
+    folder: ProjectRoot, settings: Settings, name: str, history: HistorySettings
 ) -> Iterator[Group]:
     from maadd.cli.doctor import disk, git, locks, records, watching
     from maadd.cli.doctor.check import Group, run_group
@@ -125,21 +131,23 @@ def _open_project_groups(
     yield run_group(f"{name}: index", lambda: records.index_checks(folder, model, owned=owned))
     yield run_group(f"{name}: journal", lambda: records.journal_checks(root, owned=owned))
     author = (settings.commit_author_name, settings.commit_author_email)
-    yield run_group(f"{name}: history", lambda: git.checks(root, mode, author, paths))
+    yield run_group(f"{name}: history", lambda: git.checks(root, history, author, paths))
 
 
-def _mode(root: str, settings: Settings) -> str:
-    """The history mode that single-project mode gives the project."""
+def _history(root: str, settings: Settings) -> HistorySettings:
+    """The history policy that single-project mode gives the project."""
     from maadd.config.instance import synthesize_instance
     from maadd.protocol.errors import MaadErrors
+    from maadd.protocol.messages import HistorySettings
     from maadd.protocol.roles import Role
 
     try:
         instance = synthesize_instance(root, Role.ADMIN, settings)
     except MaadErrors:
         # Only a mode that needs a repository is refused, for want of one.
-        return settings.history_mode_default or "audit"
-    return instance.projects["default"].history.effective_mode
+        mode = settings.history_mode_default or "audit"
+        return HistorySettings(mode, None, "environment", external_edits=settings.external_edits)
+    return instance.projects["default"].history
 
 
 def _print(groups: list[Group]) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from maadd.cli.doctor.check import Check, ok, problem, some, warning
 from maadd.cli.scaffold import missing_ignores
 from maadd.cli.tables import counted
+from maadd.protocol.messages import HistorySettings
 from maadd_worker.history.choice import program_reason
 from maadd_worker.history.command import GitTimeout, run_git
 from maadd_worker.history.external import UNDERWAY
@@ -19,9 +20,10 @@ _WITH_HISTORY = ("audit", "batch", "snapshot")
 
 
 def checks(
-    root: str, mode: str, author: tuple[str, str], record_paths: Sequence[str]
+    root: str, history: HistorySettings, author: tuple[str, str], record_paths: Sequence[str]
 ) -> Iterator[Check]:
-    """The state of the repository; `mode` is the history mode, `author` of engine commits."""
+    """The state of the repository under a history policy; `author` is that of engine commits."""
+    mode = history.effective_mode
     try:
         git = locate(root)
     except GitFailure as failure:
@@ -34,7 +36,7 @@ def checks(
             yield ok("repository", f"none; history mode {mode} needs none")
         return
     try:
-        yield from _repository(git, mode, record_paths)
+        yield from _repository(git, history, record_paths)
     except (GitFailure, GitTimeout) as failure:
         yield problem("repository", str(failure), "see what `git status` says there")
         return
@@ -50,7 +52,10 @@ def checks(
         yield warning("ignored files", text, "add it: the index is no part of the history")
 
 
-def _repository(git: GitDir, mode: str, record_paths: Sequence[str]) -> Iterator[Check]:
+def _repository(
+    git: GitDir, history: HistorySettings, record_paths: Sequence[str]
+) -> Iterator[Check]:
+    mode = history.effective_mode
     opened = run_git(git.root, ["rev-parse", "--git-dir"])
     if opened.status != 0:
         text = opened.complaint
@@ -80,6 +85,9 @@ def _repository(git: GitDir, mode: str, record_paths: Sequence[str]) -> Iterator
     if changed:
         text = f"{counted(len(changed), 'record file')} not as in HEAD: {some(sorted(changed))}"
         advice = "commit them by hand, or set external_edits: commit for the project"
+        if history.external_edits == "commit":
+            advice = "a server commits those that are records, once no merge, rebase or detached "
+            advice += "HEAD is in the way; commit others by hand"
         yield (
             warning("uncommitted", text, advice)
             if mode in _WITH_HISTORY

@@ -265,7 +265,8 @@ class HistoryController:
             changed = self._inspection.changed_files(paths)
             if changed is not None:
                 foreign = changed - self._policy.pending_paths
-                self._report.worktree_dirty(len(foreign - adopt(foreign)))
+                self._inspection.forget_state()
+                self._report.worktree_dirty(foreign - adopt(foreign))
         return True
 
     def changed_files(self, paths: Sequence[str]) -> set[str] | None:
@@ -276,9 +277,12 @@ class HistoryController:
     def health(self) -> dict[str, Any]:
         """The members of `maad_health` that concern Git. May run `git status`, at most every
         five seconds: not for the main thread."""
+        changed = self._inspection.changed(may_look=not self._committer.is_behind)
+        if changed is not None:
+            self._report.still_dirty(changed)
         return {
             "gitAvailable": os.path.lexists(os.path.join(self._root, ".git")),
-            "gitClean": self._inspection.clean(may_look=not self._committer.is_behind),
+            "gitClean": None if changed is None else not changed,
             "repoSizeBytes": self._inspection.size_bytes(),
             **self._report.counters(),
             "history": self._report.block(self._backlog()),

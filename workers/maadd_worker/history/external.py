@@ -1,7 +1,8 @@
 """Committing what people edited, where the project asks for it.
 
 With `external_edits: commit` the edits of one quiet moment become one commit that lists every
-record; never in the middle of a person's merge or rebase.
+record; never in the middle of a person's merge or rebase, nor while HEAD is on no branch, where
+the next checkout would leave them behind.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -22,12 +24,13 @@ from maadd_worker.history.outcome import (
     LogicalWrite,
     external_summary,
 )
+from maadd_worker.history.refs import is_detached
 
 _QUIET_S = 1.0
 """An edit seldom comes alone: a script writes many files, a person saves again."""
 
 _UNDERWAY_S = 5.0
-"""How often to look whether a merge or rebase has ended."""
+"""How often to look whether a merge or rebase has ended, or HEAD is on a branch again."""
 
 UNDERWAY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
 """What lies in a Git directory while a person is in the middle of something."""
@@ -49,7 +52,7 @@ class EditedRecord(msgspec.Struct, frozen=True):
 
 
 class ExternalEdits:
-    """The edits that wait for a quiet moment. Used by the writer thread."""
+    """The edits that wait for a quiet moment. Used by the writer thread; `advisories` by any."""
 
     @classmethod
     def asked_for(
@@ -65,6 +68,7 @@ class ExternalEdits:
         self._history = history
         self._waiting: dict[str, EditedRecord] = {}
         self._due = 0.0
+        self._hindrance: str | None = None
 
     def add(self, edits: Iterable[EditedRecord]) -> None:
         """Edits to commit; those of one record become one, and the moment starts over."""
@@ -82,21 +86,34 @@ class ExternalEdits:
         settles next."""
         if not self._waiting or (self._due > time.monotonic() and not at_once):
             return
-        if self._is_underway():
+        self._hindrance = self._what_hinders()
+        if self._hindrance is not None:
             self._due = time.monotonic() + _UNDERWAY_S
             return
         edits = list(self._waiting.values())
         self._waiting.clear()
         self._history.commit([_request(edits)])
 
-    def _is_underway(self) -> bool:
+    def advisories(self) -> list[dict[str, Any]]:
+        """What health says of edits that cannot be committed now."""
+        hindrance, count = self._hindrance, len(self._waiting)
+        if hindrance is None or not count:
+            return []
+        message = f"edits of {count} records are not committed: {hindrance}"
+        return [{"code": "HISTORY_EDITS_WAIT", "message": message, "records": count}]
+
+    def _what_hinders(self) -> str | None:
         try:
             git_dir = locate(self._root)
-        except GitFailure:
-            return True
-        if git_dir is None:
-            return False
-        return any(os.path.lexists(os.path.join(git_dir.path, name)) for name in UNDERWAY)
+            if git_dir is None:
+                return None
+            if any(os.path.lexists(os.path.join(git_dir.path, name)) for name in UNDERWAY):
+                return "a merge, rebase, revert or cherry-pick is under way; finish or abort it"
+            if is_detached(git_dir):
+                return "HEAD is on no branch; `git switch` to one, or make one with `git switch -c`"
+        except GitFailure as failure:
+            return failure.message
+        return None
 
 
 def _joined(earlier: EditedRecord, later: EditedRecord) -> EditedRecord:

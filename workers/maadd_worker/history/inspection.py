@@ -19,32 +19,32 @@ _STATUS_LETTERS = len("XY ")
 class RepositoryInspection:
     """State and size of the repository of one project; may be asked from any thread."""
 
-    __slots__ = ("_clean", "_clean_at", "_lock", "_root", "_size", "_size_at")
+    __slots__ = ("_changed", "_lock", "_looked_at", "_root", "_size", "_size_at")
 
     def __init__(self, root: str) -> None:
         self._root = root
         self._lock = threading.Lock()
-        self._clean: bool | None = None
-        self._clean_at = float("-inf")
+        self._changed: set[str] | None = None
+        self._looked_at = float("-inf")
         self._size: int | None = None
         self._size_at = float("-inf")
 
-    def clean(self, *, may_look: bool) -> bool | None:
-        """Whether `git status` has nothing to say, None when that was never found out.
+    def changed(self, *, may_look: bool) -> set[str] | None:
+        """The files that `git status` names, None when that was never found out.
 
         `may_look` is False while the index file is behind on purpose.
         """
         with self._lock:
-            if may_look and time.monotonic() - self._clean_at >= CLEAN_TTL_S:
+            if may_look and time.monotonic() - self._looked_at >= CLEAN_TTL_S:
                 changed = self.changed_files(())
                 if changed is not None:
-                    self._clean = not changed
-                    self._clean_at = time.monotonic()
-            return self._clean
+                    self._changed = changed
+                    self._looked_at = time.monotonic()
+            return self._changed
 
     def forget_state(self) -> None:
-        """The last answer of `clean` no longer counts."""
-        self._clean_at = float("-inf")
+        """The last answer of `changed` no longer counts."""
+        self._looked_at = float("-inf")
 
     def changed_files(self, paths: Sequence[str]) -> set[str] | None:
         """`changed_files`; None when Git does not tell, or not in time."""

@@ -64,6 +64,12 @@ def read_head(git_dir: GitDir) -> Head | None:
     )
 
 
+def is_detached(git_dir: GitDir) -> bool:
+    """Whether HEAD names a commit and no branch."""
+    found = _run(git_dir, ["symbolic-ref", "--quiet", "HEAD"], "GIT_UNKNOWN_ERROR", allow=(1,))
+    return found.status == 1
+
+
 def list_tags(git_dir: GitDir) -> list[Tag]:
     """Every snapshot tag, the newest first."""
     result = _run(

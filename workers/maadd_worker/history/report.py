@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from datetime import UTC, datetime
 from typing import Any
 
@@ -62,7 +62,7 @@ class HistoryReport:
         self._last_success: str | None = None
         self._error: dict[str, str] | None = None
         self._skipped: dict[str, str] = {}
-        self._dirty_files = 0
+        self._dirty_files: frozenset[str] = frozenset()
         self._flushes = 0
         self._flush_failures = 0
         self._log: LogFailure | None = None
@@ -124,8 +124,14 @@ class HistoryReport:
         if paths:
             self._skipped = dict(paths)
 
-    def worktree_dirty(self, files: int) -> None:
-        self._dirty_files = files
+    def worktree_dirty(self, files: Set[str]) -> None:
+        """These files differ from HEAD and no write of ours explains it."""
+        self._dirty_files = frozenset(files)
+
+    def still_dirty(self, changed: Set[str]) -> None:
+        """Only these files differ from HEAD now."""
+        if dirty := self._dirty_files:
+            self._dirty_files = dirty & changed
 
     def counters(self) -> dict[str, Any]:
         """The flat members of health about failed commits."""
@@ -183,7 +189,7 @@ class HistoryReport:
                     "code": "HISTORY_WORKTREE_DIRTY",
                     "message": "record files differ from the last commit and no write of the "
                     "server explains it; commit them by hand",
-                    "files": self._dirty_files,
+                    "files": len(self._dirty_files),
                 }
             )
         if self._skipped:
