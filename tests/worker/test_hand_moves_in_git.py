@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,8 @@ def test_a_write_amid_a_ring_of_names_keeps_every_record(
     open_project: Any, external_edits: str, mode: str, tool: str
 ) -> None:
     project = three_ships(open_project, mode, external_edits=external_edits, max_writes=10)
+    if tool == "maad_bulk_update":
+        project.git("config", "maad.hooks", "true")  # the git program makes the commits
     project.ok("maad_flush")
     ring = (("shp-a", "t"), ("shp-b", "shp-a"), ("shp-c", "shp-b"), ("t", "shp-c"))
     for source, target in ring:
@@ -198,21 +201,24 @@ def test_a_later_move_of_another_record_is_left_to_its_author(open_project: Any)
     assert in_head(project) == ["shp-a", "shp-b", "shp-c"]
 
 
-@pytest.mark.parametrize("mode", ["audit", "snapshot"])
+@pytest.mark.parametrize("mode", ["audit", "program", "snapshot"])
 @pytest.mark.parametrize("content", ["---\ntitle: a: b\n---\n", "shp-b"])
 def test_what_is_no_record_at_an_old_path_is_not_committed(
-    watched: Opener, mode: str, content: str
+    project: Path, watched: Opener, mode: str, content: str
 ) -> None:
-    project = committed(watched, mode=mode, external_edits="commit", max_writes=1)
-    move(project, "ships/shp-a.md", "ships/x/a.md")
-    project.until(lambda: project.row("shp-a").file_path == "ships/x/a.md")
-    project.write("ships/shp-a.md", ship("shp-b", "b") if content == "shp-b" else content)
-    project.until(lambda: project.harness.engine._watching.findings.failures())
-    project.until(lambda: "ships/x/a.md" in tracked(project.harness))
-    assert in_head(project.harness) == ["shp-a", "shp-b", "shp-c"]
-    project.until(lambda: project.harness.git("status", "--porcelain") == "?? ships/shp-a.md\n")
-    (project.root / "ships/shp-a.md").unlink()
-    until_committed(project)
+    if mode == "program":
+        mode = "audit"
+        subprocess.run(["git", "config", "maad.hooks", "true"], cwd=project, check=True)
+    served = committed(watched, mode=mode, external_edits="commit", max_writes=1)
+    move(served, "ships/shp-a.md", "ships/x/a.md")
+    served.until(lambda: served.row("shp-a").file_path == "ships/x/a.md")
+    served.write("ships/shp-a.md", ship("shp-b", "b") if content == "shp-b" else content)
+    served.until(lambda: served.harness.engine._watching.findings.failures())
+    served.until(lambda: "ships/x/a.md" in tracked(served.harness))
+    assert in_head(served.harness) == ["shp-a", "shp-b", "shp-c"]
+    served.until(lambda: served.harness.git("status", "--porcelain") == "?? ships/shp-a.md\n")
+    (served.root / "ships/shp-a.md").unlink()
+    until_committed(served)
 
 
 def test_only_what_a_commit_changes_is_listed_in_it(watched: Opener) -> None:

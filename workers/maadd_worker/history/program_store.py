@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from maadd_worker.failpoints import reach
@@ -22,6 +22,7 @@ from maadd_worker.history.command import (
 from maadd_worker.history.foreign_folders import foreign_reason, submodules_listed
 from maadd_worker.history.git_dir import GitDir, LocalConfig
 from maadd_worker.history.index_lock import LOCK_NAME, LockPatience
+from maadd_worker.history.moves import settle_moves
 from maadd_worker.history.outcome import GitFailure
 from maadd_worker.history.store import (
     Change,
@@ -93,17 +94,35 @@ class ProgramStore:
             },
         )
         run = partial(self._git, environment, time.monotonic() + timeout_s)
-        paths, added, skipped = self._select(run, change.paths)
+        if change.moves:
+            names = (*change.paths, *change.moves)
+            before = self._at_head(run, dict.fromkeys(names))
+            change = settle_moves(change, before.get, self._content)
+        covered = [
+            path
+            for path in change.paths
+            if change.contents.get(path, b"") is None and self._exists(path)
+        ]
+        leaving = list(self._at_head(run, covered)) if covered else []
+        staying = set(covered).difference(leaving)
+        wanted = [path for path in change.paths if path not in staying]
+        paths, added, skipped = self._select(run, wanted)
         if not paths:
             return Committed(skipped=skipped)
         reach("git.program.add")
         for some in _portions(added):
             self._checked(run("add", "--intent-to-add", "--", *some), "GIT_ADD_FAILED")
         try:
-            if self._unchanged(run, paths):
+            changed = self._changed(run, paths)
+            changed.update(leaving)
+            if not changed:
                 return Committed(skipped=skipped)
+            message = change.message_for(changed)
             reach("git.program.commit")
-            self._make_commit(run, change.message, paths)
+            if leaving:
+                self._make_commit_apart(run, message, paths, leaving)
+            else:
+                self._make_commit(run, message, paths)
             reach("git.program.committed")
         except (GitFailure, OSError):
             tidy = partial(self._git, environment, time.monotonic() + _TIDY_S)
@@ -157,6 +176,33 @@ class ProgramStore:
             found |= submodules_listed(run("ls-tree", "-z", "HEAD", "--", *some).stdout)
         return found
 
+    def _at_head(self, run: _Run, paths: Iterable[str]) -> dict[str, bytes]:
+        """The content that HEAD has of those of the paths that are files in it."""
+        asked = [path for path in paths if "\n" not in path]
+        names = b"".join(b"HEAD:%s\n" % os.fsencode(path) for path in asked)
+        output = self._checked(run("cat-file", "--batch", stdin=names), "GIT_STATUS_FAILED").stdout
+        found: dict[str, bytes] = {}
+        at = 0
+        for path in asked:
+            end = output.index(b"\n", at)
+            words, at = output[at:end].rsplit(b" ", 2), end + 1
+            if words[-1] == b"missing":
+                continue
+            size = int(words[-1])
+            if words[-2] == b"blob":
+                found[path] = output[at : at + size]
+            at += size + 1
+        return found
+
+    def _content(self, path: str) -> bytes | None:
+        try:
+            with open(os.path.join(self._git_dir.root, path), "rb") as file:
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:
+            return b""
+
     def _exists(self, path: str) -> bool:
         return os.path.lexists(os.path.join(self._git_dir.root, path))
 
@@ -176,16 +222,17 @@ class ProgramStore:
             reasons |= dict.fromkeys(_names(result.stdout), "it is ignored by .gitignore")
         return reasons
 
-    def _unchanged(self, run: _Run, paths: Sequence[str]) -> bool:
+    def _changed(self, run: _Run, paths: Sequence[str]) -> set[str]:
+        """Those of the paths whose files differ from HEAD."""
         if run("rev-parse", "--quiet", "--verify", "HEAD").status != 0:
-            return False
+            return set(paths)
+        changed: set[str] = set()
         for some in _portions(paths):
-            result = run("diff", "--quiet", "--no-ext-diff", "HEAD", "--", *some)
-            if result.status > 1:
-                raise self._failure(result, "GIT_STATUS_FAILED")
-            if result.status == 1:
-                return False
-        return True
+            listed = run(
+                "diff", "--name-only", "--no-renames", "-z", "--no-ext-diff", "HEAD", "--", *some
+            )
+            changed.update(_names(self._checked(listed, "GIT_STATUS_FAILED").stdout))
+        return changed
 
     def _make_commit(self, run: _Run, message: str, paths: Sequence[str]) -> None:
         arguments = ["commit", "--quiet", "--cleanup=verbatim", "--file=-", "--only"]
@@ -198,13 +245,38 @@ class ProgramStore:
             result = run(*arguments, stdin=message.encode())
         self._checked(result, "GIT_COMMIT_FAILED")
 
+    def _make_commit_apart(
+        self, run: _Run, message: str, paths: Sequence[str], leaving: Sequence[str]
+    ) -> None:
+        """Commit by way of an index of its own: `leaving` goes although files lie there."""
+        with tempfile.TemporaryDirectory(dir=self._git_dir.path, prefix="maad-") as folder:
+            apart = partial(run, index=os.path.join(folder, "index"))
+            self._checked(apart("read-tree", "HEAD"), "GIT_ADD_FAILED")
+            for some, options in (
+                ([path for path in paths if path not in leaving], ("--add", "--remove")),
+                (leaving, ("--force-remove",)),
+            ):
+                names = b"".join(os.fsencode(path) + b"\0" for path in some)
+                done = apart("update-index", *options, "-z", "--stdin", stdin=names)
+                self._checked(done, "GIT_ADD_FAILED")
+            arguments = ["commit", "--quiet", "--cleanup=verbatim", "--file=-"]
+            if not self._config.hooks:
+                arguments.append("--no-verify")
+            done = apart(*arguments, stdin=message.encode())
+            self._checked(done, "GIT_COMMIT_FAILED")
+        for some in _portions(paths):
+            self._checked(run("reset", "--quiet", "--", *some), "GIT_UNKNOWN_ERROR")
+
     def _git(
         self,
         environment: Mapping[str, str],
         give_up: float,
         *arguments: str,
         stdin: bytes | None = None,
+        index: str | None = None,
     ) -> GitResult:
+        if index is not None:
+            environment = {**environment, "GIT_INDEX_FILE": index}
         try:
             return run_git(
                 self._git_dir.root,
