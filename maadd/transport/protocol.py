@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from maadd.transport.replies import CLOSE, WHOLE_ANSWERS, Answer, Headers, refusal
@@ -18,6 +19,12 @@ reads; counted from the second packet on, so up to one packet more."""
 
 _UNREADABLE = refusal("BAD_REQUEST", "this is no HTTP request that can be understood", CLOSE)
 _NO_HOST = refusal("BAD_REQUEST", "the request must have one Host header, with a host", CLOSE)
+_NO_TUNNEL = refusal("BAD_REQUEST", "this is no proxy: CONNECT is not served", CLOSE, status=501)
+_OTHER_VERSION = refusal("BAD_REQUEST", "only HTTP/1.0 and 1.1 are served", CLOSE, status=505)
+_CHUNKED_IN_1_0 = refusal("BAD_REQUEST", "HTTP/1.0 has no Transfer-Encoding", CLOSE)
+_OTHER_CODING = refusal(
+    "BAD_REQUEST", "the only Transfer-Encoding understood is chunked", CLOSE, status=501
+)
 _HEAD_TOO_LARGE = refusal("BAD_REQUEST", "the request headers are too large", CLOSE, status=431)
 _TOO_SLOW = refusal("REQUEST_TIMEOUT", "the request took too long to arrive", CLOSE, status=408)
 
@@ -31,8 +38,8 @@ class _Receiving(enum.Enum):
     NOTHING = 3
 
 
-class _HostError(Exception):
-    """The request names no host, or more than one, or one that is none (RFC 9112 §3.2)."""
+class _HeadError(Exception):
+    """The request cannot be served whatever its body; `_unreadable` has the answer."""
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
@@ -53,7 +60,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         before = self._receiving
         self._got_body = False
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except HttpParserError:
+            self._refuse(self._unreadable)
+            return
         if before is self._receiving is not _Receiving.NOTHING:
             self._head_bytes = 0 if self._got_body else self._head_bytes + len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
@@ -70,10 +82,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._head_bytes = 0
 
     def on_headers_complete(self) -> None:
-        if not self._names_its_host():
-            self._unreadable = _NO_HOST
-            # The parser ends with it, and the connection with `send_400_response`.
-            raise _HostError
+        fault = self._fault_of_head()
+        if fault is not None:
+            self._unreadable = fault
+            # The parser ends with it, and the connection with what `_parse` raises.
+            raise _HeadError
+        if self.parser.should_upgrade():
+            return  # `_parse` asks again
         super().on_headers_complete()
         self._receiving = _Receiving.BODY
         self._head_bytes = 0
@@ -83,11 +98,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         scope["extensions"] = {WHOLE_ANSWERS: partial(self._answer_whole, self.cycle)}
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade():
+            return
         super().on_message_complete()
         self._receiving = _Receiving.NOTHING
-
-    def send_400_response(self, msg: str) -> None:
-        self._refuse(self._unreadable)
 
     def close_if_overdue(self, headers_s: float, request_s: float) -> None:
         """End a connection whose request has not come in within these times (spec 04 §9.7)."""
@@ -96,6 +110,30 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         limit = headers_s if self._receiving is _Receiving.HEAD else request_s
         if self.loop.time() - self._since > limit:
             self._refuse(_TOO_SLOW)
+
+    def _parse(self, data: bytes) -> None:
+        """Parse what came in, ignoring every offer of another protocol (RFC 9110 §7.8).
+
+        The parser takes whatever follows such an offer for that protocol, not for the body: so
+        the head is parsed once more without it. Raises HttpParserError.
+        """
+        # No copy for each of the offers that one packet may hold.
+        rest = memoryview(data)
+        while True:
+            try:
+                self.parser.feed_data(rest)
+                return
+            except HttpParserUpgrade as offer:
+                rest = rest[offer.args[0] :]
+            head = self._head_without_upgrade()
+            self.parser = HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+            self.parser.feed_data(head)
+
+    def _head_without_upgrade(self) -> bytes:
+        asked = self.parser.get_method(), self.url, self.parser.get_http_version().encode()
+        kept = [header for header in self.headers if header[0] != b"upgrade"]
+        return b"".join((b"%s %s HTTP/%s\r\n" % asked, *(b"%s: %s\r\n" % h for h in kept), b"\r\n"))
 
     def _answer_whole(self, cycle: Any, status: int, headers: Headers, body: bytes) -> bool:
         """Send a whole answer in one write; False, and nothing sent, where the connection closes
@@ -116,11 +154,28 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         cycle.on_response()
         return True
 
-    def _names_its_host(self) -> bool:
-        hosts = [value for name, value in self.headers if name == b"host"]
-        if len(hosts) == 1:
-            return _HOST.fullmatch(hosts[0].strip()) is not None
-        return not hosts and self.parser.get_http_version() == "1.0"
+    def _fault_of_head(self) -> Answer | None:
+        version = self.parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            return _OTHER_VERSION
+        if self.parser.get_method() == b"CONNECT":
+            return _NO_TUNNEL
+        # One Host, with a host (RFC 9112 §3.2).
+        hosts = self._values(b"host")
+        if len(hosts) > 1 or (version == "1.1" and not hosts):
+            return _NO_HOST
+        if hosts and _HOST.fullmatch(hosts[0]) is None:
+            return _NO_HOST
+        # Whoever is in front may see another end of the body (RFC 9112 §6.1).
+        codings = self._values(b"transfer-encoding")
+        if codings and version == "1.0":
+            return _CHUNKED_IN_1_0
+        if codings and [coding.lower() for coding in codings] != [b"chunked"]:
+            return _OTHER_CODING
+        return None
+
+    def _values(self, name: bytes) -> list[bytes]:
+        return [value.strip() for found, value in self.headers if found == name]
 
     def _refuse(self, answer: Answer) -> None:
         """Answer in the place of the application, unless it began to, and close."""
