@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import re
+import select
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,6 +18,10 @@ from maadd.transport.replies import CLOSE, WHOLE_ANSWERS, Answer, Headers, refus
 MAX_HEAD_BYTES = 65_536
 """Request line and headers, and what follows the last byte of a body: trailers, which nobody here
 reads; counted from the second packet on, so up to one packet more."""
+
+HALF_CLOSED_S = 1.0
+"""How long an answer may still take when its client sends no more. Nothing tells whether it
+waits, or has left: then what it asked for is cancelled."""
 
 _UNREADABLE = refusal("BAD_REQUEST", "this is no HTTP request that can be understood", CLOSE)
 _NO_HOST = refusal("BAD_REQUEST", "the request must have one Host header, with a host", CLOSE)
@@ -45,7 +51,9 @@ class _HeadError(Exception):
 class BoundedHttpProtocol(HttpToolsProtocol):
     """One connection; `close_if_overdue`, asked from time to time, spares requests a timer.
 
-    `on_refused` hears the code of every answer given in the application's place.
+    uvicorn's `cycle` is the request that came in last; `_answering` is the one that the
+    application has, behind which others may wait. `on_refused` hears the code of every answer
+    given in the application's place.
     """
 
     def __init__(self, on_refused: Callable[[str], None], *args: Any, **kwargs: Any) -> None:
@@ -56,6 +64,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._got_body = False
         self._unreadable = _UNREADABLE
+        self._answering: Any = None
+        self._giving_up: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
         before = self._receiving
@@ -90,6 +100,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             return  # `_parse` asks again
         super().on_headers_complete()
+        if len(self.pipeline) == 1:
+            # Reading goes on, to notice when the client leaves; its body stays bounded.
+            self.flow.resume_reading()
         self._receiving = _Receiving.BODY
         self._head_bytes = 0
         # Trailers must not join what the application has.
@@ -103,13 +116,72 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_message_complete()
         self._receiving = _Receiving.NOTHING
 
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a bool
+        """Keep our half open for a client that closed its own, while it can be waiting."""
+        cycle = self._answering
+        if cycle is None or cycle.response_complete or self._streams():
+            return False
+        if cycle is self.cycle and self._receiving is _Receiving.BODY:
+            return False
+        self.cycle.keep_alive = False
+        self._give_up_soon()
+        return True
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
+            if self.pipeline:
+                self._give_up_soon()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+        cycle = self._answering
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
+
     def close_if_overdue(self, headers_s: float, request_s: float) -> None:
-        """End a connection whose request has not come in within these times (spec 04 §9.7)."""
+        """End a connection whose request has not come in within these times (spec 04 §9.7), or
+        whose client left while nothing was read."""
+        if self.flow.read_paused and _sends_no_more(self.transport):
+            if self._streams():
+                self.transport.close()
+            else:
+                self._give_up_soon()
         if self._receiving is _Receiving.NOTHING:
             return
         limit = headers_s if self._receiving is _Receiving.HEAD else request_s
         if self.loop.time() - self._since > limit:
             self._refuse(_TOO_SLOW)
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _streams(self) -> bool:
+        """Whether events are being sent, which nobody awaits who has closed a half."""
+        cycle = self._answering
+        return bool(
+            cycle is not None
+            and cycle.response_started
+            and cycle.chunked_encoding
+            and not cycle.response_complete
+        )
+
+    def _give_up_soon(self) -> None:
+        if self._giving_up is None:
+            self._giving_up = self.loop.call_later(HALF_CLOSED_S, self._give_up)
+
+    def _give_up(self) -> None:
+        self._giving_up = None
+        if self.flow.write_paused:
+            self._give_up_soon()  # it still reads an answer; of one that left, we would know
+        else:
+            self.transport.close()
 
     def _parse(self, data: bytes) -> None:
         """Parse what came in, ignoring every offer of another protocol (RFC 9110 §7.8).
@@ -196,5 +268,14 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if cycle is None:
             return True
         if self._receiving is _Receiving.BODY:
-            return not cycle.response_started
+            return cycle is self._answering and not cycle.response_started
         return bool(cycle.response_complete)
+
+
+def _sends_no_more(transport: asyncio.Transport) -> bool:
+    """Whether the other side closed, also when there is something before the end to read."""
+    if transport.is_closing():
+        return False
+    poll = select.poll()
+    poll.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+    return bool(poll.poll(0))
