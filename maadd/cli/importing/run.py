@@ -183,7 +183,7 @@ def _made_already(
             return None
         if _outcome(one, record, _renewal(one, record, before), data) != data:
             return None
-    except MaadError:
+    except (MaadError, MaadErrors):
         # What cannot be read or written is told where it is needed.
         return None
     return _done(one, record, content_hash(data))
@@ -312,7 +312,7 @@ def _intend(
         try:
             stored = None if path is None else root.read(path).data
             data = _outcome(one, record, call, stored)
-        except MaadError:
+        except (MaadError, MaadErrors):
             # The engine will refuse the record too, and say why.
             continue
         intended[record.doc_id] = _done(one, record, content_hash(data))
