@@ -439,6 +439,12 @@ def test_a_record_whose_file_was_overwritten_with_another_is_gone_until_it_is_ba
     assert "of ships/shp-a.md, which counts" in twin["message"]
     assert project.names() == {"Ada"}
     assert project.harness.error("maad_get", docId="shp-b", depth="hot")["code"] == "FILE_NOT_FOUND"
+    (project.root / "ships/shp-b.md").rename(project.root / "ships/copy.md")
+    project.until(
+        lambda: [a.get("file") for a in project.health()["advisories"]] == ["ships/copy.md"]
+    )
+    (project.root / "ships/copy.md").unlink()
+    project.until(lambda: project.health()["advisories"] == [])
     (project.root / "ships/shp-b.md").write_bytes(before)
     project.until(lambda: project.names() == {"Ada", "Bea"})
     assert project.harness.ok("maad_get", docId="shp-b")["version"] == 2
