@@ -53,6 +53,10 @@ _LOOK_S = 0.005
 """Whoever has just written the index, as `git add` does, is about to commit, which fails when
 the branch moves meanwhile: we stand aside so long, or until their commit is there."""
 
+_STALE_READERS_S = 0.05
+"""A `git commit` reads the index before it takes the lock: one that read it before we mended it
+shall meet the lock and fail, not write the old one back."""
+
 _MOVE_ATTEMPTS = 5
 _REMEMBERED_S = 5.0
 
@@ -388,6 +392,20 @@ class Libgit2Store:
                     self._unindexed.setdefault(path, entry)
         except (pygit2.GitError, KeyError, ValueError, OSError) as failure:
             raise GitFailure("GIT_UNKNOWN_ERROR", self._git_dir.scrub(str(failure))) from failure
+
+    def take_over_lock(self, paths: Sequence[str]) -> bool:
+        """See Store.take_over_lock."""
+        if not self._lock.take_over():
+            return False
+        try:
+            self.refresh_index(paths)
+            if self._unindexed:
+                self._index.update(self._unindexed)
+                self._unindexed = {}
+                time.sleep(_STALE_READERS_S)
+        finally:
+            self._lock.release()
+        return True
 
     def lock_is_held(self) -> bool:
         return self._lock.is_foreign()
