@@ -172,4 +172,5 @@ class AuditPolicy:
 def _outcome(request: CommitRequest, result: Committed) -> HistoryOutcome:
     if result.failure is not None:
         return failed_outcome(request, result.failure)
-    return HistoryOutcome("committed", result.sha) if result.sha else HistoryOutcome("none")
+    outcome = "committed" if result.sha else "none"
+    return HistoryOutcome(outcome, result.sha, skipped=result.skipped)

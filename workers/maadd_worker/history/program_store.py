@@ -34,6 +34,7 @@ from maadd_worker.history.store import (
 _PORTION = 1_000
 _SHORTEST_S = 0.05
 _TIDY_S = 2.0
+_UNSTAGE_ATTEMPTS = 3
 
 _Run = Callable[..., GitResult]
 
@@ -107,14 +108,29 @@ class ProgramStore:
             self._make_commit(run, change.message, paths)
             reach("git.program.committed")
         except (GitFailure, OSError):
-            tidy = partial(self._git, environment, time.monotonic() + _TIDY_S)
-            for some in _portions(added):
-                tidy("rm", "--cached", "--quiet", "--force", "--ignore-unmatch", "--", *some)
+            self._unstage(partial(self._git, environment, time.monotonic() + _TIDY_S), added)
             raise
         sha = run("rev-parse", "--verify", "HEAD").stdout.decode("ascii", "replace").strip()
         if not sha:
             raise GitFailure("GIT_COMMIT_EMPTY", "git made a commit but names no id for it")
         return Committed(sha, skipped=skipped)
+
+    def _unstage(self, run: _Run, added: Sequence[str]) -> None:
+        """After a commit that failed: have the index show what HEAD has for the paths that were
+        added for it, which somebody else may have committed meanwhile (`git commit -a`)."""
+        if not added:
+            return
+        head: bytes | None = None
+        for _ in range(_UNSTAGE_ATTEMPTS):
+            found = run("rev-parse", "--quiet", "--verify", "HEAD").stdout
+            if found == head:
+                return  # HEAD has not moved while its paths were taken over
+            head = found
+            for some in _portions(added):
+                if head:
+                    run("reset", "--quiet", "HEAD", "--", *some)
+                else:
+                    run("rm", "--cached", "--quiet", "--force", "--ignore-unmatch", "--", *some)
 
     def _select(
         self, run: _Run, paths: Sequence[str]
