@@ -16,15 +16,19 @@ from maadd_worker.history.outcome import GitFailure
 
 
 class GitDir(msgspec.Struct, frozen=True):
-    """Absolute paths: project root, Git directory (HEAD, index), shared directory (objects)."""
+    """Absolute paths: project root, Git directory (HEAD, index), shared directory (objects).
+
+    `real` are those of root and shared directory as others know them.
+    """
 
     root: str
     path: str
     common: str
+    real: tuple[str, str]
 
     def scrub(self, text: str) -> str:
         """A message of Git without the absolute paths of this machine."""
-        for directory in (self.root, os.path.dirname(self.common)):
+        for directory in (self.root, self.real[0], os.path.dirname(self.real[1])):
             text = text.replace(directory + os.sep, "")
         return text
 
@@ -55,7 +59,8 @@ def locate(root: str) -> GitDir | None:
             path = _followed(root, entry)
         else:
             return None
-        return GitDir(root, path, _common(path))
+        common = _common(path)
+        return GitDir(root, path, common, (os.path.realpath(root), os.path.realpath(common)))
     except OSError as failure:
         raise GitFailure(
             "GIT_UNKNOWN_ERROR", f"cannot read .git: {os.strerror(failure.errno or 0)}"
