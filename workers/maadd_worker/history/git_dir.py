@@ -26,6 +26,14 @@ class GitDir(msgspec.Struct, frozen=True):
     common: str
     real: tuple[str, str]
 
+    @property
+    def is_moved(self) -> bool:
+        """Whether the root is not at its path any more."""
+        try:
+            return not os.path.samefile(self.root, self.real[0])
+        except OSError:
+            return True
+
     def scrub(self, text: str) -> str:
         """A message of Git without the absolute paths of this machine."""
         for directory in (self.root, self.real[0], os.path.dirname(self.real[1])):
@@ -71,7 +79,7 @@ def _common(path: str) -> str:
     """The directory that linked worktrees share."""
     try:
         with open(os.path.join(path, "commondir"), encoding="utf-8") as file:
-            return os.path.normpath(os.path.join(path, file.read().strip()))
+            return os.path.normpath(os.path.join(os.path.realpath(path), file.read().strip()))
     except FileNotFoundError:
         return path
 
@@ -79,7 +87,7 @@ def _common(path: str) -> str:
 def _followed(root: str, entry: str) -> str:
     with open(entry, encoding="utf-8", errors="surrogateescape") as file:
         key, _, target = file.read(4096).partition(":")
-    path = os.path.normpath(os.path.join(root, target.strip()))
+    path = os.path.normpath(os.path.join(os.path.realpath(root), target.strip()))
     if key != "gitdir" or not os.path.isdir(path):
         raise GitFailure(
             "GIT_UNKNOWN_ERROR",
