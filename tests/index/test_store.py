@@ -93,6 +93,38 @@ def test_another_layout_is_rebuilt_and_hands_its_versions_over(project, clock, v
     assert project.writer.meta_get(VERSIONS_RESET_KEY) is None
 
 
+def feed(project) -> list[str]:
+    """The ids of all changes in the order of their numbers, those of deletions in capitals."""
+    rows = project.writer.connection.execute(
+        "SELECT change_seq, doc_id FROM documents UNION ALL "
+        "SELECT change_seq, upper(doc_id) FROM deletions ORDER BY change_seq"
+    )
+    return [doc_id for _, doc_id in rows]
+
+
+def test_hard_deletions_outlive_a_layout_in_their_place(project, clock):
+    for name in ("a", "b", "c", "d"):
+        project.index_file(project.task(f"tsk-{name}"))
+        clock.advance()
+    with project.writer.transaction():
+        project.writer.remove_document("tsk-b")
+        project.writer.let_go("tsk-d")
+    (project.path / "work/tasks/tsk-b.md").unlink()
+    clock.advance()
+    project.index_file(project.task("tsk-c", state="done"))
+    assert feed(project) == ["tsk-a", "TSK-B", "TSK-D", "tsk-c"]
+    last = project.writer.last_seq
+    project.writer.connection.pragma("user_version", LAYOUT_VERSION - 1)
+    project.reopen()
+    assert project.index.former_layout == LAYOUT_VERSION - 1
+    assert project.writer.last_seq == last - 1
+    # The file of the last one is back: no reader may take its deletion for the later change.
+    project.run()
+    assert feed(project) == ["tsk-a", "tsk-d", "TSK-B", "tsk-c"]
+    project.reopen()
+    assert project.index.former_layout is None
+
+
 def test_a_reference_index_hands_over_what_it_has(project):
     hash_of_a = project.index_file(project.task("tsk-a")).row.file_hash
     stamps = ("2030-01-01T00:00:00.000Z", "2029-01-01T00:00:00.000Z")

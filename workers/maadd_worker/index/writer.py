@@ -384,7 +384,8 @@ class IndexWriter:
         self.carrying = self.connection.execute(_ANY_CARRIED).fetchone() is not None
 
     def renumber_changes(self) -> None:
-        """Number all changes anew by (updated_at, doc_id); logged deletions are dropped."""
+        """Number all changes anew by their times, then ids. A logged deletion of a record that
+        is there again is dropped: readers would take it for the later of the two."""
         self.connection.execute(_RENUMBER)
 
     def _new_row(self, new: NewDocument, previous: DocumentRow | None, now: str) -> DocumentRow:
@@ -524,14 +525,19 @@ DELETE FROM carried WHERE doc_id IN
 _FORGET_CARRIED = "DELETE FROM carried WHERE doc_type IN (SELECT value FROM json_each(?))"
 # Numbers are unique at every step, so they pass through the negative ones.
 _RENUMBER = """
+DELETE FROM deletions WHERE doc_id IN (SELECT doc_id FROM documents);
 CREATE TEMP TABLE numbered AS
-    SELECT doc_id, row_number() OVER (ORDER BY updated_at, doc_id) AS number FROM documents;
-CREATE UNIQUE INDEX temp.numbered_by_id ON numbered (doc_id, number);
+    SELECT was, row_number() OVER (ORDER BY at, doc_id, was) AS number
+    FROM (SELECT change_seq AS was, updated_at AS at, doc_id FROM documents
+          UNION ALL SELECT change_seq, deleted_at, doc_id FROM deletions);
+CREATE UNIQUE INDEX temp.numbered_by_was ON numbered (was, number);
 UPDATE documents SET change_seq =
-    (SELECT -n.number FROM temp.numbered n WHERE n.doc_id = documents.doc_id);
+    (SELECT -n.number FROM temp.numbered n WHERE n.was = documents.change_seq);
 UPDATE documents SET change_seq = -change_seq;
+UPDATE deletions SET change_seq =
+    (SELECT -n.number FROM temp.numbered n WHERE n.was = deletions.change_seq);
+UPDATE deletions SET change_seq = -change_seq;
 DROP TABLE temp.numbered;
-DELETE FROM deletions;
 """
 _META_SET = """
 INSERT INTO engine_meta (key, value) VALUES (?, ?)
