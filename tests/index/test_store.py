@@ -9,6 +9,7 @@ import apsw
 import pytest
 
 from maadd.protocol.errors import MaadError
+from maadd_worker.disk import log_room
 from maadd_worker.index import writer as writer_module
 from maadd_worker.index.layout import LAYOUT_VERSION
 from maadd_worker.index.rebuilt import EPOCH_KEY
@@ -256,6 +257,16 @@ def test_the_deletion_log_is_trimmed_but_keeps_its_newest_numbers(project, monke
     project.run()
     rows = project.writer.connection.execute("SELECT doc_id FROM deletions ORDER BY change_seq")
     assert rows.fetchall() == [("mbr-3",), ("mbr-4",)]
+
+
+def test_a_write_on_a_full_disk_first_gives_the_space_of_the_log_back(project, monkeypatch):
+    project.index_file(project.task("tsk-a"))
+    project.index_file(project.task("tsk-b"))
+    before = project.index.log_bytes
+    monkeypatch.setattr(log_room, "_free", lambda _path: 0)
+    project.index_file(project.task("tsk-c"))
+    assert 0 < project.index.log_bytes < before
+    assert project.ids() == ["tsk-a", "tsk-b", "tsk-c"]
 
 
 def test_a_hard_delete_leaves_no_text_in_the_files(project):

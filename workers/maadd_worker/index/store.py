@@ -9,10 +9,12 @@ import os
 import apsw
 
 from maadd.protocol.errors import MaadError
+from maadd_worker.disk.log_room import is_cramped, log_bytes
 from maadd_worker.index import layout
 from maadd_worker.index.connection import (
-    BUSY_TIMEOUT_MS,
     backend_error,
+    cut_log,
+    cut_log_alone,
     open_immutable,
     open_reader,
     open_writer,
@@ -84,6 +86,8 @@ class Index:
     def _open(cls, path: str, clock: Clock, *, damaged: bool) -> Index:
         """`open` for writing; a `damaged` file is set aside like one of another layout."""
         try:
+            if is_cramped(path) and not damaged:
+                cut_log_alone(path)
             found = None if damaged else found_layout(path)
             created = found != layout.LAYOUT_VERSION
             succeeds = created and set_aside(path)
@@ -97,12 +101,14 @@ class Index:
             writer = IndexWriter(connection, clock)
             if writer.loading:
                 finish_load(writer)
-            _empty_log(connection)
+            # A crash may have left text in it that was deleted since. A reader that keeps it is one
+            # of another process: the next quiet moment is soon enough.
+            cut_log(connection)
         except apsw.Error as error:
             connection.close()
             if isinstance(error, apsw.CorruptError) and not damaged:
                 raise
-            raise backend_error(error, "created") from error
+            raise backend_error(error, "created" if created else "opened") from error
         return cls(path, writer, created=created, carried=carried)
 
     def writer(self) -> IndexWriter:
@@ -135,17 +141,19 @@ class Index:
         BACKEND_ERROR.
         """
         remove_previous(self._path)
-        connection = self.writer().connection
-        connection.set_busy_timeout(0)
+        return self.cut_log()
+
+    def cut_log(self) -> bool:
+        """Write the log back and cut it off; False when a reader still needs it. BACKEND_ERROR."""
         try:
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except apsw.BusyError:
-            return False
+            return cut_log(self.writer().connection)
         except apsw.Error as error:
             raise backend_error(error, "written back") from error
-        finally:
-            connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-        return True
+
+    @property
+    def log_bytes(self) -> int:
+        """How long the log is."""
+        return log_bytes(self._path)
 
     def close(self) -> None:
         """Close the writing connection, which writes the log back into the file; idempotent."""
@@ -164,15 +172,6 @@ def make_first_index(root: str) -> None:
         raise backend_error(error, "created") from error
     finally:
         index.close()
-
-
-def _empty_log(connection: apsw.Connection) -> None:
-    """Write back what a crash left in the log, which may hold text that was deleted since."""
-    connection.set_busy_timeout(0)
-    # A reader that keeps it is one of another process: the next quiet moment is soon enough.
-    with contextlib.suppress(apsw.BusyError):
-        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
 
 
 def _utc_now() -> dt.datetime:
