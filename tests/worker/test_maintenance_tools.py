@@ -275,3 +275,21 @@ def test_a_tombstone_that_cannot_be_removed_keeps_its_row(open_project: Any) -> 
     assert failed["docId"] == "shp-ada"
     assert failed["error"].startswith(f"{failed['code']}: ")
     assert project.ok("maad_purge_soft_deleted")["scanned"] == 1
+
+
+@pytest.mark.parametrize("scope", [{"docId": "shp-b"}, {"docType": "ship"}, {"force": True}])
+def test_a_record_whose_file_was_overwritten_with_another_is_let_go(
+    open_project: Any, scope: dict[str, Any]
+) -> None:
+    project = open_project()
+    write_ships(project, "shp-a", "shp-b")
+    project.ok("maad_reindex")
+    ships = project.root / "ships"
+    (ships / "shp-b.md").write_bytes((ships / "shp-a.md").read_bytes())
+    data = project.ok("maad_reindex", **scope)
+    assert [error["code"] for error in data["errors"]] == ["DUPLICATE_DOC_ID"]
+    assert data["pruned"] == 1
+    assert [row["docId"] for row in project.ok("maad_query", docType="ship")["results"]] == [
+        "shp-a"
+    ]
+    assert project.error("maad_get", docId="shp-b")["code"] == "FILE_NOT_FOUND"

@@ -86,8 +86,13 @@ class AuditPolicy:
     def recover(self, entries: Sequence[JournalEntry]) -> GitFailure | None:
         """Each original write becomes one commit, unless HEAD has its content already."""
         held = [entry for entry in entries if entry.boundary_sha is not None]
-        requests = requests_of([entry for entry in entries if entry.boundary_sha is None])
-        self._committer.finish([entry.id for entry in held])
+        again = self._committer.undone(held)
+        requests = [
+            *again,
+            *requests_of([entry for entry in entries if entry.boundary_sha is None]),
+        ]
+        kept = {entry for request in again for entry in request.journal_ids}
+        self._committer.finish([entry.id for entry in held if entry.id not in kept])
         try:
             self._committer.refresh_index(paths_of((*requests_of(held), *requests)))
         except GitFailure as failure:
@@ -167,4 +172,5 @@ class AuditPolicy:
 def _outcome(request: CommitRequest, result: Committed) -> HistoryOutcome:
     if result.failure is not None:
         return failed_outcome(request, result.failure)
-    return HistoryOutcome("committed", result.sha) if result.sha else HistoryOutcome("none")
+    outcome = "committed" if result.sha else "none"
+    return HistoryOutcome(outcome, result.sha, skipped=result.skipped)

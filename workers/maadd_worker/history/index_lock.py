@@ -49,19 +49,25 @@ def reclaim_lock(git_dir: GitDir, journal: Journal) -> bool:
 
     The caller owns the project, so no process that could have taken the lock is alive.
     """
+    if _sweep(git_dir, journal) is None:
+        return False
+    os.unlink(os.path.join(git_dir.path, LOCK_NAME))
+    return True
+
+
+def _sweep(git_dir: GitDir, journal: Journal) -> str | None:
+    """Remove the unfinished files of a dead process; the token of the lock that it left."""
     stored = journal.meta_get(LEDGER_KEY)
     if stored is None:
-        return False
+        return None
     token = msgspec.json.decode(stored, type=_Proof).token
     for name in os.listdir(git_dir.path):
         if name.startswith(TEMPORARY_PREFIX):
             os.unlink(os.path.join(git_dir.path, name))
-    lock = os.path.join(git_dir.path, LOCK_NAME)
     with contextlib.suppress(FileNotFoundError):
-        if _content(lock) == token:
-            os.unlink(lock)
-            return True
-    return False
+        if _content(os.path.join(git_dir.path, LOCK_NAME)) == token:
+            return token
+    return None
 
 
 class LockPatience:
@@ -102,6 +108,7 @@ class IndexLock:
 
     __slots__ = (
         "_free_from",
+        "_git_dir",
         "_journal",
         "_lock",
         "_patience",
@@ -111,6 +118,7 @@ class IndexLock:
     )
 
     def __init__(self, git_dir: GitDir, journal: Journal | None) -> None:
+        self._git_dir = git_dir
         self._lock = os.path.join(git_dir.path, LOCK_NAME)
         self._token_file = os.path.join(git_dir.path, TOKEN_NAME)
         self._journal = journal
@@ -131,6 +139,19 @@ class IndexLock:
         os.replace(temporary, self._token_file)
         self._token = token
         return token
+
+    def take_over(self) -> bool:
+        """Hold the lock that a dead process of ours left, which nobody else can have had in
+        between; False when there is none. What it left unfinished is removed.
+
+        The caller owns the project. The token stays the one that the journal has.
+        """
+        token = _sweep(self._git_dir, self._journal) if self._journal is not None else None
+        if token is None:
+            return False
+        self._token = token
+        self.taken_at = time.monotonic()
+        return True
 
     def acquire(self, *, patient: bool) -> None:
         """Take the lock, unless it is held already.

@@ -208,7 +208,7 @@ class _Pass:
         self._warnings: list[str] = []
         self._changed_ids: list[ChangedId] = []
         self._failed_types: set[str] = set()
-        self._seen = self._indexed = self._skipped = self._partial = 0
+        self._seen = self._indexed = self._skipped = self._partial = self._let_go = 0
         self._to_come: int | None = None
         """Files of the types that follow, as far as the index tells; None without an index."""
 
@@ -336,6 +336,9 @@ class _Pass:
             self._failed_types.add(entry.name)
             if known_type is not None:
                 self._failed_types.add(known_type)
+        if outcome.gone is not None:
+            self._let_go += 1
+            self._tell_removed([outcome.gone])
         done = outcome.done
         if done is None:
             return
@@ -414,7 +417,7 @@ class _Pass:
             errors=tuple(self._errors),
             rebuilt_types=tuple(dirty),
             partial=self._partial,
-            pruned=swept.pruned,
+            pruned=swept.pruned + self._let_go,
             warnings=(*self._warnings, *swept.warnings),
             prunable=swept.prunable,
             prunable_ids=swept.prunable_ids,

@@ -152,7 +152,7 @@ def _index_files(context: WriteContext, scope: _Scope, made_since: str) -> PassS
         files = {file.path: file for walk in walks for file in walk.files}
         warnings = list(dict.fromkeys(text for walk in walks for text in walk.warnings))
         complete = all(walk.complete for walk in walks)
-    seen = indexed = skipped = partial = 0
+    seen = indexed = skipped = partial = pruned = 0
     errors: list[MaadError] = []
     changed_ids: list[ChangedId] = []
     for portion in portions(files.values()):
@@ -165,6 +165,7 @@ def _index_files(context: WriteContext, scope: _Scope, made_since: str) -> PassS
         there = [file for file in prepared if file.state != "gone"]
         for outcome in store_batch(context.writer, context.root, there) if there else ():
             errors.extend(outcome.errors)
+            pruned += outcome.gone is not None
             done = outcome.done
             if done is None:
                 continue
@@ -180,7 +181,7 @@ def _index_files(context: WriteContext, scope: _Scope, made_since: str) -> PassS
         errors=tuple(errors),
         rebuilt_types=(),
         partial=partial,
-        pruned=0,
+        pruned=pruned,
         warnings=tuple(warnings),
         prunable=0,
         prunable_ids=(),
