@@ -164,12 +164,16 @@ class Peer:
                 del self._in_flight[request.id]
 
     async def take(self, message: Notification) -> None:
-        """Take a notification, or a response, which nobody awaits."""
+        """Take a notification, or a response, which nobody awaits.
+
+        Before the handshake a notification means nothing; the SDK's kernel would take one for
+        its end, and refuse the `initialize` that follows.
+        """
         if message.method == "notifications/cancelled":
             self._withdraw((message.params or {}).get("requestId"))
         elif message.method == "notifications/initialized" and self._shaking_hands:
             self._handshake[1:] = [message]
-        elif message.method is not None:
+        elif message.method is not None and self.initialized:
             conversation = await self._converse()
             await conversation.take(self.session, message)
 

@@ -16,6 +16,7 @@ from maadd_worker.history import CommitRequest, HistoryController, encode_reques
 from maadd_worker.history.choice import choose_store
 from maadd_worker.history.git_dir import locate
 from maadd_worker.history.store import Change, Committed, Person, Store
+from maadd_worker.markdown.frontmatter import content_hash
 
 ENGINE = Person("maadb-engine", "engine@maadb.local")
 
@@ -178,7 +179,7 @@ def begun(project: Project) -> Callable[..., CommitRequest]:
             None,
             None,
             None,
-            None,
+            content_hash(text.encode()) if text is not None else None,
             "pending",
             "2031-02-03T04:05:06.007Z",
             encode_request(request),

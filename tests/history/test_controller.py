@@ -455,6 +455,7 @@ def test_a_path_that_git_does_not_take_is_told(project, journal, audit):
     project.write("_backend/x.md")
     [outcome] = audit.commit([CommitRequest("create", "x", "v", "", "X", ("_backend/x.md",))])
     assert outcome.outcome == "none"
+    assert outcome.skipped == (("_backend/x.md", "it is ignored by .gitignore"),)
     [advisory] = audit.health()["history"]["advisories"]
     assert advisory["code"] == "HISTORY_PATH_SKIPPED"
     assert advisory["paths"] == ["_backend/x.md"]

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from maadd_worker.history import branch_move, libgit2_store
 from maadd_worker.history.branch_move import reclaim_refs
 from maadd_worker.history.git_dir import locate
 from maadd_worker.history.index_file import IndexFile
@@ -314,7 +315,7 @@ def test_a_move_in_the_very_moment_is_noticed(project, store, change, monkeypatc
                 project.git("commit-tree", "-p", "HEAD", "-m", "other", "HEAD^{tree}").strip()
             )
             project.git("update-ref", "refs/heads/main", others[0])
-        move(self, *arguments)
+        return move(self, *arguments)
 
     monkeypatch.setattr(Libgit2Store, "_move", interfere)
     project.write("a.md")
@@ -323,6 +324,74 @@ def test_a_move_in_the_very_moment_is_noticed(project, store, change, monkeypatc
     store.settle(force=True)
     assert project.git("rev-parse", "HEAD^").strip() == others[0]
     assert project.head() == done.sha
+    project.assert_sound()
+
+
+@pytest.mark.parametrize("step", ["git.move", "git.ref.locked", "git.ref.logged", "git.moved"])
+@pytest.mark.parametrize("to", ["branch", "commit"])
+def test_a_commit_is_on_the_branch_that_somebody_switches_to_meanwhile(
+    project, store, change, commit, monkeypatch, step, to
+):
+    """`git checkout -b` reads the commit, makes the branch there, and names it in HEAD last."""
+    project.write("a.md")
+    commit(store, change("a.md"))
+    before = project.head()
+    project.git("branch", "fresh", before)
+    switched: list[str] = []
+
+    def switch(name: str) -> None:
+        if name == step and not switched:
+            switched.append(name)
+            if to == "branch":
+                project.git("symbolic-ref", "HEAD", "refs/heads/fresh")
+            else:
+                (project.root / ".git/HEAD").write_text(f"{before}\n")
+
+    monkeypatch.setattr(libgit2_store, "reach", switch)
+    monkeypatch.setattr(branch_move, "reach", switch)
+    project.write("b.md")
+    [done] = commit(store, change("b.md"))
+    assert switched
+    assert project.head() == done.sha
+    assert project.git("rev-parse", "HEAD^").strip() == before
+    if to == "branch":
+        assert project.git("rev-parse", "fresh").strip() == done.sha
+    project.assert_sound()
+
+
+@pytest.mark.parametrize("then", ["commit", "recheck"])
+def test_commits_made_just_before_a_switch_ends_are_brought_along(
+    project, store, change, commit, then
+):
+    before = project.head()
+    project.git("branch", "fresh")
+    for name in ("a.md", "b.md"):
+        project.write(name)
+        commit(store, change(name))
+    made = project.head()
+    project.git("symbolic-ref", "HEAD", "refs/heads/fresh")
+    assert project.head() == before
+    if then == "commit":
+        project.write("c.md")
+        commit(store, change("c.md"))
+        assert project.git("rev-parse", "HEAD^").strip() == made
+    else:
+        assert store.recheck_index() is True
+        assert project.head() == made
+    assert project.git("rev-parse", "main").strip() == made
+    project.assert_sound()
+
+
+def test_an_older_commit_that_somebody_checks_out_stays_what_it_is(project, store, change, commit):
+    before = project.head()
+    project.write("a.md")
+    commit(store, change("a.md"))
+    project.git("checkout", "-q", "-b", "older", before)
+    assert store.recheck_index() is True
+    assert project.head() == before
+    project.write("b.md")
+    commit(store, change("b.md"))
+    assert project.git("rev-parse", "HEAD^").strip() == before
     project.assert_sound()
 
 
@@ -399,9 +468,12 @@ def test_a_submodule_is_not_written_into(project, store, change, commit, tmp_pat
     )
     project.git("commit", "-q", "-m", "module")
     project.write("mod/a.md")
-    [done] = commit(store, change("mod/a.md"))
-    assert done.sha is None
-    assert dict(done.skipped) == {"mod/a.md": "it lies in the submodule mod"}
+    project.git("config", "maad.hooks", "true")
+    for each in (store, project.store()):
+        [done] = commit(each, change("mod/a.md"))
+        assert done.sha is None
+        assert done.failure is None
+        assert dict(done.skipped) == {"mod/a.md": "it lies in the submodule mod"}
 
 
 @pytest.mark.parametrize("program", [False, True])
@@ -671,11 +743,13 @@ def test_what_a_commit_by_hand_writes_over_is_mended_however_late(project, store
     project.assert_sound()
 
 
-def test_a_lock_of_a_branch_that_a_dead_worker_left_is_removed_and_no_other(project):
+@pytest.mark.parametrize("reused", [False, True])
+def test_a_lock_of_a_branch_that_a_dead_worker_left_is_removed_and_no_other(project, reused):
     git_dir = locate(str(project.root))
     child = subprocess.Popen(["true"])
     child.wait()
-    proof = project.root / f".git/maadd-ref.{child.pid}"
+    mark = f"{os.getppid()}.1" if reused else str(child.pid)
+    proof = project.root / f".git/maadd-ref.{mark}"
     proof.write_text(f"{project.head()}\n")
     ours = project.root / ".git/refs/heads/main.lock"
     os.link(proof, ours)

@@ -1,3 +1,4 @@
+import errno
 import os
 import select
 import stat
@@ -6,6 +7,7 @@ from pathlib import Path
 import pygit2
 import pytest
 
+from maadd_worker.history import program_store
 from maadd_worker.history.choice import choose_store
 from maadd_worker.history.command import GitResult, run_git
 from maadd_worker.history.git_dir import locate
@@ -165,6 +167,27 @@ def test_a_refusing_hook_is_reported_and_the_index_left_as_found(hooked, change,
     assert "not today" in done.failure.message
     assert hooked.status() == " M README.md\nA  staged.md\n?? v/a.md\n"
     assert not hooked.lock.exists()
+
+
+def test_a_commit_that_fails_leaves_what_a_person_committed_meanwhile(
+    hooked, change, commit, monkeypatch
+):
+    hooked.person_commits("v/a.md", "1\n")
+    (hooked.root / "v/a.md").rename(hooked.root / "v/b.md")
+    hooked.write("v/ours.md")
+
+    def interfere(name: str) -> None:
+        if name == "git.program.commit":
+            hooked.git("rm", "-q", "--cached", "v/ours.md")
+            hooked.git("commit", "-q", "-a", "-m", "all by hand")
+            raise OSError(errno.EIO, "broken")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(program_store, "reach", interfere)
+        [done] = commit(hooked.store(), change("v/a.md", "v/b.md", "v/ours.md"))
+    assert done.failure is not None
+    assert hooked.git("ls-tree", "-r", "--name-only", "HEAD", "v") == "v/b.md\n"
+    assert hooked.status() == "?? v/ours.md\n"
 
 
 def test_a_hook_that_never_returns_is_stopped(hooked, change):

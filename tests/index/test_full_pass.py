@@ -477,3 +477,26 @@ def test_a_pass_ended_between_chunks_keeps_what_it_committed(project):
         )
     assert project.ids() == ["tsk-0", "tsk-1", "tsk-2"]
     assert project.run().indexed == 1
+
+
+def test_a_record_whose_file_now_holds_another_id_is_let_go(project):
+    project.task("tsk-a")
+    project.task("tsk-b", state="done")
+    project.run()
+    project.task("tsk-b", state="open")
+    project.run()
+    overwritten = project.path / "work/tasks/tsk-b.md"
+    before = overwritten.read_bytes()
+    overwritten.write_bytes((project.path / "work/tasks/tsk-a.md").read_bytes())
+    told = []
+    report = index_all(
+        project.writer, project.model, project.root, project.settings, changed=told.append
+    )
+    assert [error.code for error in report.errors] == ["DUPLICATE_DOC_ID"]
+    assert report.pruned == 1
+    assert [(change.action, change.row.doc_id) for change in told] == [("delete", "tsk-b")]
+    assert project.ids() == ["tsk-a"]
+    assert (project.run().pruned, project.ids()) == (0, ["tsk-a"])
+    overwritten.write_bytes(before)
+    project.run()
+    assert project.writer.find("tsk-b").version == 2

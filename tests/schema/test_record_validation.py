@@ -120,7 +120,7 @@ def test_a_sound_record_has_no_findings() -> None:
         ("taken", "May", 'format YYYY-MM-DD, got "May"'),
         ("taken", "2029-03", "YYYY-MM-DD"),
         ("taken", 2029, "YYYY-MM-DD, got 2029"),
-        ("season", 5, "YYYY-season"),
+        ("season", 5, "YYYY-season, got 5, a number; put it in quotes"),
         ("status", "eaten", '"eaten" not in enum [drying, stored, 007]'),
         ("status", 7, "7 not in enum"),
         ("status", "Drying", "not in enum"),

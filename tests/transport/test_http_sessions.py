@@ -86,6 +86,19 @@ def _until_detached(server, session: str) -> None:
     server.run(detached())
 
 
+def test_an_end_of_the_handshake_without_its_beginning_opens_no_session(server, tokens):
+    stray = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert server.request(body=stray, token=tokens.admin).status == 400
+    assert len(server.sessions) == 0
+    session = server.initialize(tokens.admin)
+    again = server.request(body=[stray, stray], token=tokens.admin, session=session)
+    assert again.status == 202
+    assert (
+        server.request(body=server.tool_call("x"), token=tokens.admin, session=session).status
+        == 200
+    )
+
+
 @pytest.mark.parametrize("accept", ["application/json", ""])
 def test_a_stream_must_be_wanted(server, tokens, accept):
     session = server.initialize(tokens.admin)

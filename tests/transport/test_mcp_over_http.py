@@ -297,7 +297,8 @@ def test_a_cancelled_request_is_not_answered(server, tokens, session):
 
 
 @pytest.mark.parametrize("tool_calls", [1, 2])
-def test_a_client_that_leaves_cancels_its_calls(server, tokens, session, tool_calls):
+def test_a_client_that_leaves_cancels_its_calls(server, tokens, session, tool_calls, monkeypatch):
+    monkeypatch.setattr("maadd.transport.protocol.HALF_CLOSED_S", 0.05)
     calls = [server.tool_call("wait", request_id=n) for n in range(tool_calls)]
     body = json.dumps(calls[0] if tool_calls == 1 else calls).encode()
     head = (

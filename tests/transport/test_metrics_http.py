@@ -113,6 +113,16 @@ def test_everything_else_is_refused(asked: bytes, expected: int) -> None:
     assert b"access-control" not in answer.lower()
 
 
+def test_the_body_behind_an_offer_of_another_protocol_is_no_scrape() -> None:
+    inner = request()
+    asked = request("POST /", "127.0.0.1", "Upgrade: h2c", f"Content-Length: {len(inner)}").replace(
+        b"Connection: close", b"Connection: close, Upgrade"
+    )
+    (answer,), _ = serve(free_port(), asking(asked + inner))
+    assert status(answer) == 404
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
 def test_a_unix_socket_serves_any_host_and_no_page(tmp_path: Path) -> None:
     path = str(tmp_path / "m.sock")
     asked = request(host="scraper"), request("GET /metrics", "scraper", "Origin: http://scraper")

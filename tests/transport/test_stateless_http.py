@@ -206,7 +206,8 @@ def test_a_slow_answer_becomes_events(server, tokens, monkeypatch):
     assert data_of(json.loads(answer))["tool"] == "wait"
 
 
-def test_a_client_that_leaves_cancels_its_call(server, tokens):
+def test_a_client_that_leaves_cancels_its_call(server, tokens, monkeypatch):
+    monkeypatch.setattr("maadd.transport.protocol.HALF_CLOSED_S", 600)  # at once
     body = json.dumps(tool("wait")).encode()
     head = (
         f"POST /mcp HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {tokens.admin}\r\nAccept: */*\r\n"

@@ -102,6 +102,20 @@ def test_before_the_handshake_calls_are_refused(piped):
     assert "result" in piped.ask(HELLO)
 
 
+@pytest.mark.parametrize("method", ["initialized", "roots/list_changed", "x"])
+@pytest.mark.parametrize("revision", ["2025-11-25", "1999-01-01"])
+def test_notifications_before_the_handshake_are_ignored(piped, method, revision):
+    stray = {"jsonrpc": "2.0", "method": f"notifications/{method}"}
+    piped.send(stray, stray)
+    assert piped.ask(tool("x"))["error"]["code"] == -32602
+    piped.send(stray)
+    hello = HELLO | {"params": HELLO["params"] | {"protocolVersion": revision}}
+    assert piped.ask(hello)["result"]["protocolVersion"] == "2025-11-25"
+    piped.send({"jsonrpc": "2.0", "method": "notifications/initialized"}, stray)
+    assert "result" in piped.ask(tool("x"))
+    assert "error" in piped.ask(request("x"))
+
+
 def test_requests_sent_behind_the_handshake_find_it_done(piped):
     piped.send(HELLO, tool("x", 2), request("ping", 3))
     answers = [piped.receive() for _ in range(3)]

@@ -140,6 +140,7 @@ def test_a_file_that_is_not_indexed_is_never_overwritten(open_project: Any) -> N
     (project.root / "ships/shp-ingrid.md").write_text("mine\n")
     error = project.error("maad_create", docType="ship", fields={"name": "Ingrid"})
     assert error["code"] == "DUPLICATE_DOC_ID"
+    assert error["message"].startswith("the file ships/shp-ingrid.md, which is not indexed")
     assert project.text("ships/shp-ingrid.md") == "mine\n"
 
 

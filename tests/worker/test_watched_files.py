@@ -420,3 +420,34 @@ def test_nothing_is_created_in_place_of_a_folder_that_vanished(watched: Any) -> 
     project.harness.ok("maad_create", docType="ship", fields={"name": "Bo"})
     project.until(lambda: project.names() == {"Ada", "Bo"})
     assert project.row(doc_id).version == 1
+
+
+def test_a_record_whose_file_was_overwritten_with_another_is_gone_until_it_is_back(
+    watched: Any,
+) -> None:
+    project = watched()
+    for doc_id, name in (("shp-a", "Ada"), ("shp-b", "Bo")):
+        project.write(f"ships/{doc_id}.md", ship(doc_id, name))
+    project.until(lambda: project.names() == {"Ada", "Bo"})
+    project.harness.ok("maad_update", docId="shp-b", fields={"name": "Bea"})
+    before = (project.root / "ships/shp-b.md").read_bytes()
+    shutil.copy(project.root / "ships/shp-a.md", project.root / "ships/shp-b.md")
+    [twin] = project.until(
+        lambda: [a for a in project.health()["advisories"] if a["code"] == "DUPLICATE_DOC_ID"]
+    )
+    assert twin["file"] == "ships/shp-b.md"
+    assert "of ships/shp-a.md, which counts" in twin["message"]
+    assert project.names() == {"Ada"}
+    assert project.harness.error("maad_get", docId="shp-b", depth="hot")["code"] == "FILE_NOT_FOUND"
+    (project.root / "ships/shp-b.md").rename(project.root / "ships/copy.md")
+    project.until(
+        lambda: [a.get("file") for a in project.health()["advisories"]] == ["ships/copy.md"]
+    )
+    (project.root / "ships/copy.md").unlink()
+    project.until(lambda: project.health()["advisories"] == [])
+    (project.root / "ships/shp-b.md").write_bytes(before)
+    project.until(lambda: project.names() == {"Ada", "Bea"})
+    assert project.harness.ok("maad_get", docId="shp-b")["version"] == 2
+    assert [e.action for e in project.external() if e.doc_id == "shp-b"] == [
+        "create", "delete", "create",
+    ]  # fmt: skip

@@ -136,9 +136,18 @@ def _import(
     from maadd.cli.importing.model import write_types
     from maadd.cli.importing.plans import plan_of
     from maadd.cli.importing.report import print_refusal, print_result, result_view
-    from maadd.cli.importing.run import Result, carry_out, refuse_read_only, sort_out
+    from maadd.cli.importing.run import (
+        Result,
+        carry_out,
+        finish_interrupted,
+        refuse_read_only,
+        sort_out,
+    )
     from maadd.cli.oneshot import open_project
 
+    if one.ledger.intended():
+        with open_project(folder.path, settings, warn=_warn) as project:
+            finish_interrupted(one, project)
     result = Result()
     result.left_out.extend(one.prepared.misfits)
     work = sort_out(one, folder, result, update=update)
@@ -160,7 +169,7 @@ def _import(
             # The engine looks for changes of the model before it writes.
             files = write_types(one, folder, settings)
             try:
-                carry_out(one, work, project, result, lambda done: progress(done, total))
+                carry_out(one, work, project, folder, result, lambda n: progress(n, total))
             except (MaadError, MaadErrors):
                 warn(f"the import stopped: {result.created + result.updated} of {total} stored")
                 raise

@@ -18,6 +18,7 @@ from maadd.protocol.errors import MaadError, MaadErrors
 from maadd_worker.disk.paths import is_within
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.imports.check_plan import plan_faults, plan_notes
+from maadd_worker.imports.existing import as_intended
 from maadd_worker.imports.ledger import Ledger
 from maadd_worker.imports.markdown_source import read_folder
 from maadd_worker.imports.model_files import model_change
@@ -70,6 +71,10 @@ def prepare_import(
     if links is not None and plan.links != links:
         raise click.UsageError(f"the plan says links: {plan.links}; edit it, or use --replan")
     planned = planned_model(model, plan)
+    intended = ledger.intended()
+    if intended:
+        # A run was cut short: what it had written is known as its own, whatever the source says.
+        ledger.add(as_intended(folder, planned, intended))
     pinned = {}
     if source.kind == "markdown":
         pinned = {key: one.doc_id for key, one in ledger.done().items()}

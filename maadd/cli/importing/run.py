@@ -13,17 +13,26 @@ from maadd.cli.importing.faults import is_of_item
 from maadd.cli.oneshot import OneShot
 from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 from maadd_worker.disk.root import ProjectRoot
-from maadd_worker.imports.existing import claims, is_tombstoned, look_for, lost_records
+from maadd_worker.imports.existing import (
+    claims,
+    is_tombstoned,
+    look_for,
+    lost_records,
+    places,
+)
 from maadd_worker.imports.ledger import Done, Ledger
 from maadd_worker.imports.plan import ImportPlan
 from maadd_worker.imports.prepare import Prepared, Record, original_text
-from maadd_worker.imports.rehearse import rehearse
+from maadd_worker.imports.rehearse import rehearse, written
 from maadd_worker.imports.source import Misfit, Source, misfit_of
+from maadd_worker.markdown.frontmatter import content_hash
 from maadd_worker.schema.model import Model
 
 _CHUNK_RECORDS = 1000
 _CHUNK_CHARACTERS = 8_000_000
 """One call is one commit: most imports are one, and none holds the writer for minutes."""
+
+_Call = tuple[Record, dict[str, Any]]
 
 _EDITED = "merge the two by hand"
 _OCCUPIED = "give the item another id under `ids` in the plan"
@@ -125,13 +134,22 @@ def _sort_known(
         else:
             result.left_out.append(fault)
     lost = lost_records(root, one.model, there)
+    due = {
+        record.doc_id
+        for record in there
+        if record.doc_id not in lost and _is_due(one, record, done[one.key(record)])
+    }
+    paths = places(root, one.model, [record for record in there if record.doc_id in due])
+    made: list[Done] = []
     for record in there:
         before = done[one.key(record)]
-        remade = bool(before.made) and before.made != one.made(record)
         if record.doc_id in lost:
             result.deleted.append(record.item.key)
-        elif before.digest == record.item.digest and not remade:
+        elif record.doc_id not in due:
             result.unchanged += 1
+        elif there_already := _made_already(one, root, record, before, paths.get(record.doc_id)):
+            result.unchanged += 1
+            made.append(there_already)
         elif update:
             fault = _refusal(one, record)
             if fault is None:
@@ -142,7 +160,33 @@ def _sort_known(
             result.changed.append(record.item.key)
         else:
             result.remade.append(record.item.key)
+    one.ledger.add(made)
     return updates
+
+
+def _is_due(one: Import, record: Record, before: Done) -> bool:
+    """Whether the item, or what the plan makes of it, is another than when it was imported."""
+    remade = bool(before.made) and before.made != one.made(record)
+    return remade or before.digest != record.item.digest
+
+
+def _made_already(
+    one: Import, root: ProjectRoot, record: Record, before: Done, path: str | None
+) -> Done | None:
+    """The record as it lies at `path`, when that is what the import would make of it now: by a
+    run that was cut short, or by hand."""
+    if path is None:
+        return None
+    try:
+        data = root.read(path).data
+        if content_hash(data) == before.content_hash:
+            return None
+        if _outcome(one, record, _renewal(one, record, before), data) != data:
+            return None
+    except (MaadError, MaadErrors):
+        # What cannot be read or written is told where it is needed.
+        return None
+    return _done(one, record, content_hash(data))
 
 
 def _moved(one: Import, record: Record, before: Done) -> Misfit | None:
@@ -203,8 +247,20 @@ def refuse_read_only(project: OneShot) -> None:
         )
 
 
+def finish_interrupted(one: Import, project: OneShot) -> None:
+    """End what a run was at when it was cut short: the engine, once open, has indexed and stored
+    in the history what is on the disk of it."""
+    project.call("maad_health", {})
+    one.ledger.settle()
+
+
 def carry_out(
-    one: Import, work: Work, project: OneShot, result: Result, progress: Callable[[int], None]
+    one: Import,
+    work: Work,
+    project: OneShot,
+    root: ProjectRoot,
+    result: Result,
+    progress: Callable[[int], None],
 ) -> None:
     """Write the records; each chunk is one commit and is noted before the next one begins.
 
@@ -214,22 +270,67 @@ def carry_out(
     """
     through = 0
     for records in _chunks(one, work.create):
-        made = [(record, call) for record in records if (call := _creation(one, record, result))]
+        made = _made(records, partial(_creation, one), result)
+        intended = _intend(one, root, made, {})
         for data, part in _calls(project, "maad_bulk_create", "records", made):
-            result.created += _take(one, data, part, result)
+            result.created += _take(one, data, part, intended, result)
+        one.ledger.settle()
         through += len(records)
         progress(through)
     before = {record.doc_id: done for record, done in work.update}
     for records in _chunks(one, [record for record, _ in work.update]):
-        made = [
-            (record, call)
-            for record in records
-            if (call := _renewal(one, record, before[record.doc_id], result))
-        ]
+        made = _made(records, lambda one_: _renewal(one, one_, before[one_.doc_id]), result)
+        intended = _intend(one, root, made, places(root, one.model, records))
         for data, part in _calls(project, "maad_bulk_update", "updates", made):
-            result.updated += _take(one, data, part, result)
+            result.updated += _take(one, data, part, intended, result)
+        one.ledger.settle()
         through += len(records)
         progress(through)
+
+
+def _made(
+    records: Sequence[Record], call: Callable[[Record], dict[str, Any]], result: Result
+) -> list[_Call]:
+    """The records with their calls; those whose text can no longer be read are left out."""
+    made: list[_Call] = []
+    for record in records:
+        try:
+            made.append((record, call(record)))
+        except MaadError as error:
+            result.left_out.append(misfit_of(record.item.key, error))
+    return made
+
+
+def _intend(
+    one: Import, root: ProjectRoot, made: Sequence[_Call], paths: Mapping[str, str]
+) -> dict[str, Done]:
+    """Note a portion as it will be; its entries by id. `paths` are those of records that are
+    written over."""
+    intended: dict[str, Done] = {}
+    for record, call in made:
+        path = paths.get(record.doc_id)
+        try:
+            stored = None if path is None else root.read(path).data
+            data = _outcome(one, record, call, stored)
+        except (MaadError, MaadErrors):
+            # The engine will refuse the record too, and say why.
+            continue
+        intended[record.doc_id] = _done(one, record, content_hash(data))
+    if made:
+        one.ledger.intend(intended.values())
+    return intended
+
+
+def _outcome(one: Import, record: Record, call: Mapping[str, Any], stored: bytes | None) -> bytes:
+    """What the file of a record will hold after its call."""
+    return written(
+        record,
+        call.get("original"),
+        one.model,
+        body=call.get("body"),
+        stored=stored,
+        unset=call.get("unsetFields", ()),
+    )
 
 
 def _chunks(one: Import, records: Sequence[Record]) -> Iterator[Sequence[Record]]:
@@ -244,9 +345,6 @@ def _chunks(one: Import, records: Sequence[Record]) -> Iterator[Sequence[Record]
             chunk, size = [], 0
     if chunk:
         yield chunk
-
-
-_Call = tuple[Record, dict[str, Any]]
 
 
 def _calls(
@@ -270,12 +368,12 @@ def _calls(
         yield project.call(tool, {member: [call for _, call in part]}), part
 
 
-def _creation(one: Import, record: Record, result: Result) -> dict[str, Any] | None:
+def _creation(one: Import, record: Record) -> dict[str, Any]:
     call = {"docType": record.doc_type, "docId": record.doc_id, "fields": record.fields}
-    return _with_text(one, record, call, result)
+    return _with_text(one, record, call)
 
 
-def _renewal(one: Import, record: Record, before: Done, result: Result) -> dict[str, Any] | None:
+def _renewal(one: Import, record: Record, before: Done) -> dict[str, Any]:
     call: dict[str, Any] = {
         "docId": before.doc_id,
         "fields": record.fields,
@@ -289,18 +387,12 @@ def _renewal(one: Import, record: Record, before: Done, result: Result) -> dict[
             schema = one.model.schema(record.doc_type)
             absent = [name for name in schema.fields if name not in record.fields]
             call["unsetFields"] = [name for name in absent if name not in schema.required]
-    return _with_text(one, record, call, result)
+    return _with_text(one, record, call)
 
 
-def _with_text(
-    one: Import, record: Record, call: dict[str, Any], result: Result
-) -> dict[str, Any] | None:
-    """The call with the text of the item; None when that can no longer be read."""
-    try:
-        original = _original(one, record)
-    except MaadError as error:
-        result.left_out.append(misfit_of(record.item.key, error))
-        return None
+def _with_text(one: Import, record: Record, call: dict[str, Any]) -> dict[str, Any]:
+    """The call with the text of the item; raises MaadError when that can no longer be read."""
+    original = _original(one, record)
     if original is not None:
         call["original"] = original
     elif one.source.kind == "markdown":
@@ -312,13 +404,28 @@ def _original(one: Import, record: Record) -> str | None:
     return original_text(record, one.source, one.plan, one.prepared.assigned.targets)
 
 
-def _take(one: Import, data: Mapping[str, Any], part: Sequence[_Call], result: Result) -> int:
+def _take(
+    one: Import,
+    data: Mapping[str, Any],
+    part: Sequence[_Call],
+    intended: Mapping[str, Done],
+    result: Result,
+) -> int:
     """Note what a call has stored, and why it has not stored the rest."""
     stored = [
         _done(one, part[entry["index"]][0], entry["contentHash"]) for entry in data["succeeded"]
     ]
-    one.ledger.add(stored)
     for entry in data["failed"]:
+        entered = intended.get(part[entry["index"]][0].doc_id)
+        found = (entry.get("details") or {}).get("actualHash")
+        if entered is not None and found == entered.content_hash:
+            # A server has gone on with the call of a run that was cut short.
+            stored.append(entered)
+    one.ledger.add(stored)
+    settled = {done.doc_id for done in stored}
+    for entry in data["failed"]:
+        if part[entry["index"]][0].doc_id in settled:
+            continue
         record = part[entry["index"]][0]
         if not is_of_item(entry):
             result.created += len(stored)

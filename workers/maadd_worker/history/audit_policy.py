@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from maadd_worker.disk.journal import JournalEntry
 from maadd_worker.history.command import TIMEOUT_S
 from maadd_worker.history.committer import Committer
+from maadd_worker.history.deferred import combine, joined
 from maadd_worker.history.outcome import CommitRequest, GitFailure, HistoryOutcome
 from maadd_worker.history.pending import PendingCommits
 from maadd_worker.history.policy import Flush, failed_outcome, text_of_unexpected
@@ -86,8 +87,13 @@ class AuditPolicy:
     def recover(self, entries: Sequence[JournalEntry]) -> GitFailure | None:
         """Each original write becomes one commit, unless HEAD has its content already."""
         held = [entry for entry in entries if entry.boundary_sha is not None]
-        requests = requests_of([entry for entry in entries if entry.boundary_sha is None])
-        self._committer.finish([entry.id for entry in held])
+        again = self._committer.undone(held)
+        requests = [
+            *again,
+            *requests_of([entry for entry in entries if entry.boundary_sha is None]),
+        ]
+        kept = {entry for request in again for entry in request.journal_ids}
+        self._committer.finish([entry.id for entry in held if entry.id not in kept])
         try:
             self._committer.refresh_index(paths_of((*requests_of(held), *requests)))
         except GitFailure as failure:
@@ -124,7 +130,7 @@ class AuditPolicy:
         try:
             self._committer.prepare(patient=patient)
             earlier = self._pending.ahead if first_time else ()
-            results = self._committer.commit((*earlier, *requests), timeout_s=timeout_s)
+            results = self._commit((*earlier, *requests), timeout_s)
         except GitFailure as failure:
             results = [Committed(failure=failure)] * (len(earlier) + len(requests))
         except Exception as error:
@@ -134,6 +140,18 @@ class AuditPolicy:
         new = len(requests) if first_time else 0
         self._record((*earlier, *requests), results, trigger, new)
         return results[len(earlier) :]
+
+    def _commit(self, requests: Sequence[CommitRequest], timeout_s: float) -> list[Committed]:
+        """One commit for each request, except for those that only the disk can tell the
+        content of, where a later one has changed it: these share the one of the later."""
+        groups = joined(requests)
+        made = self._committer.commit([combine(group) for group in groups], timeout_s=timeout_s)
+        result_of = {
+            id(request): result
+            for group, result in zip(groups, made, strict=True)
+            for request in group
+        }
+        return [result_of[id(request)] for request in requests]
 
     def _record(
         self,
@@ -167,4 +185,5 @@ class AuditPolicy:
 def _outcome(request: CommitRequest, result: Committed) -> HistoryOutcome:
     if result.failure is not None:
         return failed_outcome(request, result.failure)
-    return HistoryOutcome("committed", result.sha) if result.sha else HistoryOutcome("none")
+    outcome = "committed" if result.sha else "none"
+    return HistoryOutcome(outcome, result.sha, skipped=result.skipped)

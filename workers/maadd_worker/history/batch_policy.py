@@ -174,7 +174,12 @@ class BatchPolicy:
         self._defer_all(requests[:committed])
         failed = self.flush("recovery", patient=False).failure if committed else None
         self._defer_all(requests[committed:])
-        return failed or self.flush("recovery", patient=False).failure
+        failed = failed or self.flush("recovery", patient=False).failure
+        if failed is None:
+            noted = [entry for entry in entries if entry.boundary_sha is not None]
+            self._defer_all(self._committer.undone(noted))
+            failed = self.flush("recovery", patient=False).failure
+        return failed
 
     def _committed(self, requests: Sequence[CommitRequest]) -> int:
         """How many of the first requests HEAD seems to be the commit of: the process died when

@@ -19,7 +19,7 @@ def choose_store(git_dir: GitDir, journal: Journal | None) -> tuple[Store, str |
     if reason is None:
         return Libgit2Store.open(git_dir, config, journal), None
     return (
-        ProgramStore(git_dir, config),
+        ProgramStore(git_dir, config, journal),
         f"commits are made by the git program, which takes longer, because {reason}",
     )
 

@@ -8,15 +8,17 @@ from collections.abc import Sequence
 
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import WorkerSettings
-from maadd_worker.disk.journal import Journal
+from maadd_worker.disk.journal import Journal, JournalEntry
 from maadd_worker.history.branch_move import reclaim_refs
 from maadd_worker.history.choice import choose_store
-from maadd_worker.history.command import TIMEOUT_S
+from maadd_worker.history.command import TIMEOUT_S, GitTimeout
 from maadd_worker.history.git_dir import GitDir, config_stamp, locate
 from maadd_worker.history.index_lock import reclaim_lock
+from maadd_worker.history.inspection import changed_files
 from maadd_worker.history.loose_objects import sweep_unfinished
 from maadd_worker.history.message import format_message
 from maadd_worker.history.outcome import CommitRequest, GitFailure
+from maadd_worker.history.recovery import is_standing, paths_of, requests_of
 from maadd_worker.history.refs import Head, read_head
 from maadd_worker.history.report import HistoryReport
 from maadd_worker.history.retry import LOCK_POLL_S, RETRY_S
@@ -42,21 +44,24 @@ class Committer:
         self._config_stamp: tuple[int, ...] = ()
         self._finished: list[str] = []
 
-    def look(self) -> bool:
+    def look(self, paths: Sequence[str]) -> bool:
         """Open the repository ahead of the first commit; True when a lock was removed that a
-        dead process of ours had left."""
+        dead process of ours had left. `paths` are those of the journal: the index shows what
+        HEAD has for them before an index lock is given up."""
         reclaimed = False
+        git_dir: GitDir | None = None
         try:
             git_dir = locate(self._root)
             if git_dir is not None and self._journal is not None:
-                reclaimed = reclaim_lock(git_dir, self._journal)
-                reclaimed |= reclaim_refs(git_dir)
+                reclaimed = reclaim_refs(git_dir)
                 if not self._journal.is_empty():
                     sweep_unfinished(os.path.join(git_dir.common, "objects"))
-            self._current_store()
+            reclaimed |= self._current_store().take_over_lock(paths)
         except GitFailure as failure:
             # Reads and writes go on; each commit will be tried and tell the same.
             self._report.error(failure, "open")
+            if git_dir is not None and self._journal is not None:
+                reclaimed |= reclaim_lock(git_dir, self._journal)
         return reclaimed
 
     def prepare(self, *, patient: bool) -> None:
@@ -83,6 +88,19 @@ class Committer:
         """Whether a commit has the message of this very request."""
         message = format_message(request, with_identity=self._settings.commit_identity)
         return head.message == message.strip()
+
+    def undone(self, entries: Sequence[JournalEntry]) -> list[CommitRequest]:
+        """The requests of some committed entries that a commit of somebody else has undone
+        unawares: HEAD lacks them, and the files are still as the writes left them."""
+        standing = {entry.id for entry in entries if is_standing(self._root, entry)}
+        requests = [one for one in requests_of(entries) if standing.issuperset(one.journal_ids)]
+        if not requests:
+            return []
+        try:
+            changed = changed_files(self._root, paths_of(requests))
+        except (GitFailure, GitTimeout):
+            return []  # health tells of files that differ from HEAD, once Git tells
+        return [one for one in requests if not changed.isdisjoint(one.paths)]
 
     def note_commit(self, journal_ids: Sequence[str], sha: str | None) -> None:
         """Have the journal know that some entries need no commit any more: it is `sha`, or Git
@@ -121,10 +139,22 @@ class Committer:
                 self._report.error(failure, "index")
                 return LOCK_POLL_S if failure.reason == "index-lock" else RETRY_S
         if wait is None and self._finished:
-            if self._journal is not None:
-                self._journal.complete(self._finished)
+            if not self._forget_entries(self._finished):
+                return RETRY_S
             self._finished = []
         return wait
+
+    def _forget_entries(self, ids: Sequence[str]) -> bool:
+        """Drop journal entries whose commits are there; False on a full disk, where they stay
+        until there is room: whoever looks at them sees that they are done."""
+        try:
+            if self._journal is not None:
+                self._journal.complete(ids)
+        except MaadError as failure:
+            if failure.code != "WRITE_ERROR":
+                raise
+            return False
+        return True
 
     def recheck_index(self) -> bool:
         """See Store.recheck_index; False also when it cannot be done now."""

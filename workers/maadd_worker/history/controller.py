@@ -30,6 +30,7 @@ from maadd_worker.history.outcome import (
     HistoryOutcome,
 )
 from maadd_worker.history.policy import Policy
+from maadd_worker.history.recovery import touched_by
 from maadd_worker.history.report import Backlog, HistoryReport, LogFailure, iso_time
 from maadd_worker.history.retry import LOCK_POLL_S
 from maadd_worker.history.snapshot import SnapshotTags
@@ -102,8 +103,9 @@ class HistoryController:
             )
         controller = cls(root, history, settings, journal)
         if mode in NEED_GIT:
-            controller._lock_reclaimed = controller._committer.look()
-            controller._journaled = journal.pending() if journal is not None else []
+            journaled = journal.pending() if journal is not None else []
+            controller._lock_reclaimed = controller._committer.look(touched_by(journaled))
+            controller._journaled = journaled
         return controller
 
     def connect_log(self, log: LogFailure) -> None:

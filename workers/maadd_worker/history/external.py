@@ -99,7 +99,8 @@ class ExternalEdits:
         hindrance, count = self._hindrance, len(self._waiting)
         if hindrance is None or not count:
             return []
-        message = f"edits of {count} records are not committed: {hindrance}"
+        noun = "record" if count == 1 else "records"
+        message = f"edits of {count} {noun} are not committed: {hindrance}"
         return [{"code": "HISTORY_EDITS_WAIT", "message": message, "records": count}]
 
     def _what_hinders(self) -> str | None:

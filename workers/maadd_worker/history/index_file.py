@@ -105,6 +105,16 @@ class IndexFile:
         except OSError:
             return None
 
+    def objects(self, paths: Sequence[str]) -> dict[str, bytes] | None:
+        """The object ids that the index has for some paths; None where only `git` can tell."""
+        wanted = {path.encode("utf-8", "surrogateescape") for path in paths}
+        try:
+            with open(self._path, "rb") as file:
+                found, _ = find_objects(file.read(), wanted)
+        except (OSError, DamagedIndex, UnsupportedIndex):
+            return None
+        return {path.decode("utf-8", "surrogateescape"): oid for path, oid in found.items()}
+
     def update(self, entries: dict[str, TreeEntry | None]) -> None:
         """Set the index entries of some paths, None removing one.
 

@@ -25,6 +25,7 @@ from maadd_worker.history.index_file import IndexFile
 from maadd_worker.history.index_lock import IndexLock
 from maadd_worker.history.object_writer import ObjectWriter
 from maadd_worker.history.outcome import GitFailure
+from maadd_worker.history.recent_moves import Move, RecentMoves
 from maadd_worker.history.store import (
     WAITS_S,
     Change,
@@ -52,6 +53,10 @@ _LONGEST_COURTESY_S = 1.0
 _LOOK_S = 0.005
 """Whoever has just written the index, as `git add` does, is about to commit, which fails when
 the branch moves meanwhile: we stand aside so long, or until their commit is there."""
+
+_STALE_READERS_S = 0.05
+"""A `git commit` reads the index before it takes the lock: one that read it before we mended it
+shall meet the lock and fail, not write the old one back."""
 
 _MOVE_ATTEMPTS = 5
 _REMEMBERED_S = 5.0
@@ -89,6 +94,7 @@ class Libgit2Store:
         self._index = IndexFile(git_dir)
         self._unindexed: dict[str, TreeEntry | None] = {}
         self._recent: dict[str, _Indexed] = {}
+        self._moves = RecentMoves()
         self._patient = False
         self._indexed_at = 0.0
         self._index_cost_s = 0.0
@@ -145,11 +151,13 @@ class Libgit2Store:
                 self._step_back()
                 time.sleep(wait)
             except (pygit2.GitError, KeyError, ValueError, OSError) as failure:
-                raise GitFailure(
-                    "GIT_COMMIT_FAILED", self._git_dir.scrub(f"the commit failed: {failure}")
-                ) from failure
+                text = f"the commit failed: {failure}"
+                if self._git_dir.is_moved:
+                    text = "the project's folder was moved away; the commit follows when it is back"
+                raise GitFailure("GIT_COMMIT_FAILED", self._git_dir.scrub(text)) from failure
 
     def _commit_chain(self, changes: Sequence[Change], timeout_s: float) -> list[Committed]:
+        self._bring_along()
         head = self._repository.lookup_reference("HEAD")
         base = self._load_head(head)
         self._worktree.refresh()
@@ -183,13 +191,22 @@ class Libgit2Store:
         if parent is not None and made is not None:
             self._take_lock(base)
             reach("git.move")
-            self._move(head, base, parent, made)
+            ref = self._move(head, base, parent, made)
             reach("git.moved")
+            if base is not None:
+                self._moves.add(
+                    Move(ref, str(base), str(parent), touched, made.committer, time.monotonic())
+                )
         self._unindexed |= touched
         self._remember(touched, before)
         self._base = parent
         self._loaded = True
         self._branch_locked = False
+        # What stands in its way is met again with the next commit, or when it is quiet.
+        with contextlib.suppress(
+            BranchMoved, GitFailure, pygit2.GitError, KeyError, ValueError, OSError
+        ):
+            self._bring_along()
         return results
 
     def _take_lock(self, base: pygit2.Oid | None) -> None:
@@ -259,38 +276,71 @@ class Libgit2Store:
 
     def _move(
         self, head: pygit2.Reference, base: pygit2.Oid | None, to: pygit2.Oid, change: Change
-    ) -> None:
-        """Point the branch (a detached HEAD itself) at `to`, if it still is at `base`."""
-        name = "HEAD"
-        names: tuple[str, ...] = (name,)
-        if head.type == ReferenceType.SYMBOLIC:
-            name = str(head.target)
-            if base is not None:
-                name = self._repository.lookup_reference(name).resolve().name
-            names = (name, "HEAD")
-        now = int(time.time())
+    ) -> str:
+        """Point the branch (a detached HEAD itself) at `to`, if HEAD still names it and it still
+        is at `base`; gives its name."""
+        name = self._ref_of(head)
         first = " (initial)" if base is None else ""
         subject = change.message.split("\n", 1)[0]
-        log = RefLog(
-            names,
-            self._logs_all(),
-            change.committer,
-            now,
-            local_offset_minutes(now),
-            f"commit{first}: {subject}",
-        )
-        move_ref(
-            self._git_dir,
-            name,
-            None if base is None else str(base),
-            str(to),
-            log,
-            self._head_target,
-        )
+        before = None if base is None else str(base)
+        self._move_ref(name, before, str(to), change.committer, f"commit{first}: {subject}")
+        return name
 
-    def _head_target(self) -> str | None:
-        target = self._target(self._repository.lookup_reference("HEAD"))
-        return None if target is None else str(target)
+    def _ref_of(self, head: pygit2.Reference) -> str:
+        """The name of the ref that a commit moves."""
+        if head.type != ReferenceType.SYMBOLIC:
+            return "HEAD"
+        name = str(head.target)
+        try:
+            return self._repository.lookup_reference(name).resolve().name
+        except KeyError:
+            return name  # of an unborn branch
+
+    def _move_ref(
+        self, name: str, before: str | None, to: str, person: Person, message: str
+    ) -> None:
+        def current() -> str | None:
+            head = self._repository.lookup_reference("HEAD")
+            if self._ref_of(head) != name:
+                raise BranchMoved
+            target = self._target(head)
+            return None if target is None else str(target)
+
+        now = int(time.time())
+        names = (name,) if name == "HEAD" else (name, "HEAD")
+        log = RefLog(names, self._logs_all(), person, now, local_offset_minutes(now), message)
+        move_ref(self._git_dir, name, before, to, log, current)
+
+    def _bring_along(self) -> None:
+        """When somebody has switched to a branch that was made before our last commits, while
+        we made them, move it to them: files and index are theirs, and each was answered as
+        committed. A branch that was checked out on purpose has its own files and index.
+
+        Raises BranchMoved, GitFailure, OSError.
+        """
+        last = self._moves.last
+        if last is None:
+            return
+        head = self._repository.lookup_reference("HEAD")
+        name, target = self._ref_of(head), self._target(head)
+        if name == last.ref or target is None:
+            return
+        touched = self._moves.touched_since(str(target))
+        if touched is None or not self._is_indexed(touched):
+            return
+        try:
+            refuse_while_busy(self._git_dir)
+        except GitFailure:
+            return
+        message = "commit: made while the branch was switched"
+        self._move_ref(name, str(target), last.to, last.person, message)
+        self._moves.clear()
+
+    def _is_indexed(self, touched: dict[str, TreeEntry | None]) -> bool:
+        """Whether the index is what some commits have made it, or are about to."""
+        paths = [path for path in touched if path not in self._unindexed]
+        found = self._index.objects(paths)
+        return found is not None and all(found.get(path) == _oid(touched[path]) for path in paths)
 
     def _logs_all(self) -> bool:
         """Whether a ref gets a log that has none yet; the default of a repository with files."""
@@ -331,6 +381,12 @@ class Libgit2Store:
         index between the two is gone once it writes, and the next plain `git commit` of that
         person would take the records away again.
         """
+        try:
+            self._bring_along()
+        except BranchMoved:
+            return False
+        except (pygit2.GitError, KeyError, ValueError, OSError) as failure:
+            raise GitFailure("GIT_UNKNOWN_ERROR", self._git_dir.scrub(str(failure))) from failure
         if not self._recent:
             return True
         if self._lock.is_foreign():
@@ -396,6 +452,20 @@ class Libgit2Store:
                     self._unindexed.setdefault(path, entry)
         except (pygit2.GitError, KeyError, ValueError, OSError) as failure:
             raise GitFailure("GIT_UNKNOWN_ERROR", self._git_dir.scrub(str(failure))) from failure
+
+    def take_over_lock(self, paths: Sequence[str]) -> bool:
+        """See Store.take_over_lock."""
+        if not self._lock.take_over():
+            return False
+        try:
+            self.refresh_index(paths)
+            if self._unindexed:
+                self._index.update(self._unindexed)
+                self._unindexed = {}
+                time.sleep(_STALE_READERS_S)
+        finally:
+            self._lock.release()
+        return True
 
     def lock_is_held(self) -> bool:
         return self._lock.is_foreign()

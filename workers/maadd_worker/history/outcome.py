@@ -104,12 +104,14 @@ class CommitFailure(msgspec.Struct, frozen=True):
 class HistoryOutcome(msgspec.Struct, frozen=True):
     """The end of one history step.
 
-    `outcome` is committed (with `sha`), pending, none or failed (with `failure`).
+    `outcome` is committed (with `sha`), pending, none or failed (with `failure`). `skipped`
+    names files that Git cannot hold, each with the reason.
     """
 
     outcome: str
     sha: str | None = None
     failure: CommitFailure | None = None
+    skipped: tuple[tuple[str, str], ...] = ()
 
 
 class FlushReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

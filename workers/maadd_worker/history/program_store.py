@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from maadd_worker.disk.journal import Journal
 from maadd_worker.failpoints import reach
 from maadd_worker.history.command import (
     NO_GARBAGE_COLLECTION,
@@ -21,7 +22,7 @@ from maadd_worker.history.command import (
 )
 from maadd_worker.history.foreign_folders import foreign_reason, submodules_listed
 from maadd_worker.history.git_dir import GitDir, LocalConfig
-from maadd_worker.history.index_lock import LOCK_NAME, LockPatience
+from maadd_worker.history.index_lock import LOCK_NAME, LockPatience, reclaim_lock
 from maadd_worker.history.moves import settle_moves
 from maadd_worker.history.outcome import GitFailure
 from maadd_worker.history.store import (
@@ -35,6 +36,7 @@ from maadd_worker.history.store import (
 _PORTION = 1_000
 _SHORTEST_S = 0.05
 _TIDY_S = 2.0
+_UNSTAGE_ATTEMPTS = 3
 
 _Run = Callable[..., GitResult]
 
@@ -55,9 +57,10 @@ class ProgramStore:
 
     name = "program"
 
-    def __init__(self, git_dir: GitDir, config: LocalConfig) -> None:
+    def __init__(self, git_dir: GitDir, config: LocalConfig, journal: Journal | None) -> None:
         self._git_dir = git_dir
         self._config = config
+        self._journal = journal
         self._lock = os.path.join(git_dir.path, LOCK_NAME)
         self._patience = LockPatience(git_dir)
         self._settings = wished_settings(git_dir, config)
@@ -125,14 +128,29 @@ class ProgramStore:
                 self._make_commit(run, message, paths)
             reach("git.program.committed")
         except (GitFailure, OSError):
-            tidy = partial(self._git, environment, time.monotonic() + _TIDY_S)
-            for some in _portions(added):
-                tidy("rm", "--cached", "--quiet", "--force", "--ignore-unmatch", "--", *some)
+            self._unstage(partial(self._git, environment, time.monotonic() + _TIDY_S), added)
             raise
         sha = run("rev-parse", "--verify", "HEAD").stdout.decode("ascii", "replace").strip()
         if not sha:
             raise GitFailure("GIT_COMMIT_EMPTY", "git made a commit but names no id for it")
         return Committed(sha, skipped=skipped)
+
+    def _unstage(self, run: _Run, added: Sequence[str]) -> None:
+        """After a commit that failed: have the index show what HEAD has for the paths that were
+        added for it, which somebody else may have committed meanwhile (`git commit -a`)."""
+        if not added:
+            return
+        head: bytes | None = None
+        for _ in range(_UNSTAGE_ATTEMPTS):
+            found = run("rev-parse", "--quiet", "--verify", "HEAD").stdout
+            if found == head:
+                return  # HEAD has not moved while its paths were taken over
+            head = found
+            for some in _portions(added):
+                if head:
+                    run("reset", "--quiet", "HEAD", "--", *some)
+                else:
+                    run("rm", "--cached", "--quiet", "--force", "--ignore-unmatch", "--", *some)
 
     def _select(
         self, run: _Run, paths: Sequence[str]
@@ -325,6 +343,14 @@ class ProgramStore:
         if run("rev-parse", "--quiet", "--verify", "HEAD").status == 0:
             for some in _portions(paths):
                 self._checked(run("reset", "--quiet", "--", *some), "GIT_UNKNOWN_ERROR")
+
+    def take_over_lock(self, paths: Sequence[str]) -> bool:
+        """See Store.take_over_lock. Only a store of the other kind can have left it, before the
+        configuration changed; Git writes no index under a lock of ours."""
+        if self._journal is None or not reclaim_lock(self._git_dir, self._journal):
+            return False
+        self.refresh_index(paths)
+        return True
 
     def recheck_index(self) -> bool:
         """See Store.recheck_index: Git keeps its index itself."""

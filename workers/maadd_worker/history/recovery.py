@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import msgspec
 
 from maadd_worker.disk.journal import JournalEntry
 from maadd_worker.history.outcome import CommitRequest, LogicalWrite, decode_request
+from maadd_worker.markdown.frontmatter import content_hash
 
 
 def requests_of(entries: Sequence[JournalEntry]) -> list[CommitRequest]:
@@ -38,6 +40,24 @@ def requests_of(entries: Sequence[JournalEntry]) -> list[CommitRequest]:
 def paths_of(requests: Sequence[CommitRequest]) -> tuple[str, ...]:
     """Every file of some requests, once."""
     return tuple(dict.fromkeys(path for request in requests for path in request.paths))
+
+
+def touched_by(entries: Sequence[JournalEntry]) -> tuple[str, ...]:
+    """Every file that some entries are about, once."""
+    named = [path for entry in entries for path in (entry.path, entry.old_path) if path]
+    return tuple(dict.fromkeys((*paths_of(requests_of(entries)), *named)))
+
+
+def is_standing(root: str, entry: JournalEntry) -> bool:
+    """Whether the disk is as the write of an entry left it."""
+    if entry.op == "delete":
+        return not os.path.lexists(os.path.join(root, entry.old_path or entry.path))
+    try:
+        descriptor = os.open(os.path.join(root, entry.path), os.O_RDONLY | os.O_NOFOLLOW)
+        with open(descriptor, "rb") as file:
+            return content_hash(file.read()) == entry.new_hash
+    except OSError:
+        return False
 
 
 def _readable(stored: str | None) -> str | None:

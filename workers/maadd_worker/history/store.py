@@ -99,6 +99,11 @@ class Store(Protocol):
         """Have the index file brought up to date for paths that a dead process may have
         committed, with the next `settle`. Raises GitFailure."""
 
+    def take_over_lock(self, paths: Sequence[str]) -> bool:
+        """Deal with the index lock that a dead process of ours left, ahead of anything else:
+        the index gets what HEAD has for `paths`, and only then the lock is given up. False
+        when there is none. Raises GitFailure; the lock is gone then."""
+
     def recheck_index(self) -> bool:
         """Make sure, a moment after the last commit, that nobody who worked at the same time
         has put the index back to before it; False while a lock of somebody else is in the way.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import apsw
@@ -13,6 +13,7 @@ import msgspec
 from maadd.protocol.errors import MaadError
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scan import TOMBSTONE_PREFIX
+from maadd_worker.imports.ledger import Done
 from maadd_worker.imports.prepare import Record
 from maadd_worker.index.connection import open_for_look
 from maadd_worker.index.layout import INDEX_PATH, is_current
@@ -70,6 +71,38 @@ def claims(root: ProjectRoot, doc_ids: Sequence[str]) -> dict[str, Claim]:
     except apsw.Error:
         return {}
     return {str(doc_id): Claim(str(path), bool(deleted)) for doc_id, path, deleted in rows}
+
+
+def places(root: ProjectRoot, model: Model, records: Iterable[Record | Done]) -> dict[str, str]:
+    """The paths of those records that lie where they were made, or where the index has them, by
+    id. PATH_OUTSIDE_PROJECT."""
+    found: dict[str, str] = {}
+    absent: list[str] = []
+    for record in records:
+        if record.doc_type not in model.registry.types:
+            continue
+        for path in model.record_paths(model.entry(record.doc_type), record.doc_id):
+            if root.exists(path):
+                found[record.doc_id] = path
+                break
+        else:
+            absent.append(record.doc_id)
+    for doc_id, claim in claims(root, absent).items():
+        if not claim.deleted and root.exists(claim.path):
+            found[doc_id] = claim.path
+    return found
+
+
+def as_intended(root: ProjectRoot, model: Model, intended: Sequence[Done]) -> list[Done]:
+    """Those of the records that were about to be written which are on the disk as they were to
+    be, byte for byte. FILE_READ_ERROR, PATH_OUTSIDE_PROJECT."""
+    paths = places(root, model, intended)
+    return [
+        one
+        for one in intended
+        if (path := paths.get(one.doc_id)) is not None
+        and content_hash(root.read(path).data) == one.content_hash
+    ]
 
 
 def lost_records(root: ProjectRoot, model: Model, records: Sequence[Record]) -> set[str]:

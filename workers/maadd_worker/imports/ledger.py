@@ -1,7 +1,8 @@
 """What an import has done so far: it can be interrupted, and be run again (ours).
 
-`_import/.state/<name>-<digest>/` holds the plan and one line of JSON for each record. Without it
-nothing is lost: records that are there already, as they would be written, count as imported.
+`_import/.state/<name>-<digest>/` holds the plan, one line of JSON for each record, and those lines
+of the portion that is being written. Without it nothing is lost: records that are there already, as
+they would be written, count as imported.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from collections.abc import Iterable
 import msgspec
 
 from maadd.protocol.errors import MaadError
+from maadd_worker.disk.folders import make_folders
 from maadd_worker.disk.root import errno_name
 
 STATE_FOLDER = "_import/.state"
 
 _PLAN = "plan.yaml"
 _DONE = "done.jsonl"
+_INTENDED = "intended.jsonl"
 _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -47,6 +50,7 @@ class Ledger:
     def __init__(self, root: str, source: str, name: str) -> None:
         digest = hashlib.sha256(os.fsencode(source)).hexdigest()[:8]
         short = _NO_NAME.sub("-", name).strip("-.") or "source"
+        self._root = root
         self.folder = os.path.join(root, STATE_FOLDER, f"{short}-{digest}")
         self._done: dict[str, Done] | None = None
 
@@ -62,21 +66,30 @@ class Ledger:
 
     def keep_plan(self, text: str) -> None:
         """Begin, or go on under another plan; WRITE_ERROR."""
-        path = os.path.join(self.folder, _PLAN)
+        self._replace(_PLAN, text.encode())
+
+    def intend(self, entries: Iterable[Done]) -> None:
+        """Note the items of a portion as they will be, before their records are written, so that
+        these are known when the run ends before `add`; WRITE_ERROR."""
+        self._replace(_INTENDED, b"".join(msgspec.json.encode(one) + b"\n" for one in entries))
+
+    def intended(self) -> list[Done]:
+        """The portion that a run was at when it was cut short, written or not."""
+        return list(self._lines(_INTENDED))
+
+    def settle(self) -> None:
+        """The noted portion is dealt with; WRITE_ERROR."""
         try:
-            os.makedirs(self.folder, exist_ok=True)
-            with open(f"{path}.new", "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(f"{path}.new", path)
+            os.unlink(os.path.join(self.folder, _INTENDED))
+        except FileNotFoundError:
+            return
         except OSError as failure:
             raise self._failed("written", failure) from None
 
     def done(self) -> dict[str, Done]:
         """The imported items by key; of an item that was updated the last state counts."""
         if self._done is None:
-            self._done = {one.key: one for one in self._lines()}
+            self._done = {one.key: one for one in self._lines(_DONE)}
         return self._done
 
     def add(self, done: Iterable[Done]) -> None:
@@ -87,7 +100,7 @@ class Ledger:
         # A line feed first: the last line may have been cut short by a crash.
         text = b"\n" + b"".join(msgspec.json.encode(one) + b"\n" for one in entries)
         try:
-            os.makedirs(self.folder, exist_ok=True)
+            self._make_folder()
             with open(os.path.join(self.folder, _DONE), "ab") as file:
                 file.write(text)
                 file.flush()
@@ -96,9 +109,21 @@ class Ledger:
             raise self._failed("written", failure) from None
         self.done().update((one.key, one) for one in entries)
 
-    def _lines(self) -> Iterable[Done]:
+    def _replace(self, name: str, data: bytes) -> None:
+        path = os.path.join(self.folder, name)
         try:
-            with open(os.path.join(self.folder, _DONE), "rb") as file:
+            self._make_folder()
+            with open(f"{path}.new", "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(f"{path}.new", path)
+        except OSError as failure:
+            raise self._failed("written", failure) from None
+
+    def _lines(self, name: str) -> Iterable[Done]:
+        try:
+            with open(os.path.join(self.folder, name), "rb") as file:
                 lines = file.read().split(b"\n")
         except FileNotFoundError:
             return
@@ -110,6 +135,9 @@ class Ledger:
             except msgspec.DecodeError:
                 # A line that a crash cut short: its record counts by what lies in the project.
                 continue
+
+    def _make_folder(self) -> None:
+        make_folders(self._root, *os.path.relpath(self.folder, self._root).split(os.sep))
 
     def _failed(self, what: str, failure: OSError) -> MaadError:
         code = "WRITE_ERROR" if what == "written" else "FILE_READ_ERROR"

@@ -14,7 +14,7 @@ import msgspec
 
 from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 from maadd_worker.disk.root import ProjectRoot
-from maadd_worker.index.document import IndexedDocument, store_document
+from maadd_worker.index.document import IndexedDocument, let_go, store_document
 from maadd_worker.index.documents import DocumentRow
 from maadd_worker.index.new_document import NewDocument
 from maadd_worker.index.prepare import PreparedFile
@@ -22,11 +22,16 @@ from maadd_worker.index.writer import IndexWriter
 
 
 class FileOutcome(msgspec.Struct, frozen=True):
-    """What became of a file: its record, or why it has none."""
+    """What became of a file: its record, or why it has none.
+
+    `gone` is the row of the record that the file held before: with the id of another record in
+    it there is no file of that id any more.
+    """
 
     path: str
     done: IndexedDocument | None
     errors: tuple[MaadError, ...] = ()
+    gone: DocumentRow | None = None
 
 
 def store_batch(
@@ -107,7 +112,12 @@ def _store_alone(
 def _store(writer: IndexWriter, root: ProjectRoot, file: PreparedFile) -> FileOutcome:
     known = writer.find_by_path(file.path)
     if file.record is not None:
-        return FileOutcome(file.path, store_document(writer, root, file.record, known))
+        try:
+            return FileOutcome(file.path, store_document(writer, root, file.record, known))
+        except MaadError as error:
+            if error.code != "DUPLICATE_DOC_ID" or known is None:
+                raise
+            return FileOutcome(file.path, None, (error,), gone=let_go(writer, known))
     if file.state == "same" and known is not None:
         if known.file_hash == file.same_hash:
             writer.remember_file(known.doc_id, file.file)

@@ -109,13 +109,25 @@ def store_document(
     return IndexedDocument(row, previous, "unchanged" if same else "update", replaced=replaced)
 
 
+def let_go(writer: IndexWriter, row: DocumentRow) -> DocumentRow:
+    """Take the row of a record away whose file holds another id that is not free: no file is of
+    this record any more. BACKEND_ERROR like `store_document`."""
+    try:
+        writer.let_go(row.doc_id)
+    except apsw.InterruptError:
+        raise
+    except apsw.Error as error:
+        raise backend_error(error, f"updated for {row.file_path}") from error
+    return row
+
+
 def _refuse_collision(root: ProjectRoot, indexed: DocumentRow, path: str) -> None:
     """DUPLICATE_DOC_ID while the indexed file has the id; otherwise the record has moved."""
     if root.exists(indexed.file_path) and not _has_another_id(root, indexed):
         raise MaadError(
             "DUPLICATE_DOC_ID",
-            f'{path} has the doc_id "{indexed.doc_id}" of {indexed.file_path}; give one of the '
-            "two another id, or delete it",
+            f'{path} has the doc_id "{indexed.doc_id}" of {indexed.file_path}, which counts; give '
+            "one of the two another id, or delete it",
             {"indexedPath": indexed.file_path, "conflictingPath": path},
         )
 

@@ -30,7 +30,7 @@ from maadd_worker.index.pass_report import ChangedId, PassChange, PassProgress, 
 from maadd_worker.index.past import PastLookup, PastStamps, when_asked
 from maadd_worker.index.pipeline import Pipeline
 from maadd_worker.index.prepare import COLLECTION_THRESHOLD, FileTask, Limits, PreparedFile
-from maadd_worker.index.rebuilt import finish_rebuild, has_lost_rows
+from maadd_worker.index.rebuilt import FORMER_LAYOUT_KEY, finish_rebuild, has_lost_rows
 from maadd_worker.index.sweep import SweepResult, TypeWalk, judge_walk, sweep, walk_warning
 from maadd_worker.index.tombstone_files import register_tombstones
 from maadd_worker.index.writer import FIRST_PASS_KEY, IndexWriter
@@ -208,7 +208,7 @@ class _Pass:
         self._warnings: list[str] = []
         self._changed_ids: list[ChangedId] = []
         self._failed_types: set[str] = set()
-        self._seen = self._indexed = self._skipped = self._partial = 0
+        self._seen = self._indexed = self._skipped = self._partial = self._let_go = 0
         self._to_come: int | None = None
         """Files of the types that follow, as far as the index tells; None without an index."""
 
@@ -336,6 +336,9 @@ class _Pass:
             self._failed_types.add(entry.name)
             if known_type is not None:
                 self._failed_types.add(known_type)
+        if outcome.gone is not None:
+            self._let_go += 1
+            self._tell_removed([outcome.gone])
         done = outcome.done
         if done is None:
             return
@@ -388,8 +391,9 @@ class _Pass:
         broken = {walk.entry.name for walk in walks if walk.state == "broken"}
         with self._writer.transaction():
             self._writer.trim_deletions()
-            if self._writer.meta_get(FIRST_PASS_KEY) is not None:
-                self._writer.meta_set(FIRST_PASS_KEY, None)
+            for key in (FIRST_PASS_KEY, FORMER_LAYOUT_KEY):
+                if self._writer.meta_get(key) is not None:
+                    self._writer.meta_set(key, None)
             for name in self._model.registry.types:
                 for key, value in self._keys(name).items():
                     clean = name not in self._failed_types and name not in broken
@@ -413,7 +417,7 @@ class _Pass:
             errors=tuple(self._errors),
             rebuilt_types=tuple(dirty),
             partial=self._partial,
-            pruned=swept.pruned,
+            pruned=swept.pruned + self._let_go,
             warnings=(*self._warnings, *swept.warnings),
             prunable=swept.prunable,
             prunable_ids=swept.prunable_ids,

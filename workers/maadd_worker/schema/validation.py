@@ -141,7 +141,11 @@ def _check_boolean(field: FieldDef, value: object, model: Model) -> str | None:
 def _check_date(field: FieldDef, value: object, model: Model) -> str | None:
     if isinstance(value, str) and (field.format != DAY_FORMAT or starts_with_day(value)):
         return None
-    return f"Expected a date of format {field.format or 'text'}, got {_shown(value)}"
+    advice = ""
+    if field.format != DAY_FORMAT and _js_type(value) == "number":
+        # A year alone is a number in YAML.
+        advice = ", a number; put it in quotes"
+    return f"Expected a date of format {field.format or 'text'}, got {_shown(value)}{advice}"
 
 
 def _check_enum(field: FieldDef, value: object, model: Model) -> str | None:

@@ -213,7 +213,9 @@ class Watcher:
             if warning not in self._kept:
                 self._warn("rows_kept", message=warning)
         self._kept = result.warnings
-        found = self._findings.add((*result.changed, *result.tombstones), "seen")
+        failed = [path for path, _ in self._findings.failures()]
+        ended = [path for path in failed if not os.path.lexists(self._absolute(path))]
+        found = self._findings.add((*result.changed, *result.tombstones, *ended), "seen")
         if self._findings.add(result.gone, "absent") or found:
             self._wake()
 
@@ -264,7 +266,8 @@ class Watcher:
     def _foreign(self, reader: IndexReader, paths: list[str], deleted: set[str]) -> list[str]:
         """Those of the paths whose content the index does not hold: the program's own writes
         come back as events too. Of those that are not there, only the `deleted` ones count: the
-        others went with their folder, which a survey judges."""
+        others went with their folder, which a survey judges. A file without a row that has failed
+        is complained of no longer when it is not there."""
         known = find_documents_by_path(reader.connection, paths)
         model = self._plans().model
         foreign = []
@@ -275,7 +278,8 @@ class Watcher:
             try:
                 content = self._root.read(path, self._settings.max_doc_bytes or None)
             except MaadError:
-                if os.path.lexists(os.path.join(self._root.path, path)):
+                complained_of = row is None and self._findings.failed(path) is not None
+                if complained_of or os.path.lexists(self._absolute(path)):
                     foreign.append(path)
                 elif row is not None and path in deleted:
                     self._missing.setdefault(path, time.monotonic())
@@ -285,6 +289,9 @@ class Watcher:
             ):
                 foreign.append(path)
         return foreign
+
+    def _absolute(self, path: str) -> str:
+        return os.path.join(self._root.path, path)
 
 
 def _now() -> float:

@@ -9,7 +9,7 @@ import msgspec
 from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 from maadd.protocol.messages import Call, Event, Reply
 from maadd_worker.history.outcome import CommitFailure, HistoryOutcome
-from maadd_worker.outcome import with_warnings
+from maadd_worker.outcome import Advice, with_warnings
 from maadd_worker.write.bulk.run import BulkEnd
 from maadd_worker.write.context import Plan
 from maadd_worker.write.expected import Expectation, ExpectedAnswer
@@ -30,7 +30,7 @@ def write_reply(
         call.request_id,
         ok=True,
         body=_encode(data),
-        meta=with_warnings(meta, plan.warnings),
+        meta=with_warnings(meta, plan.warnings + _skipped(history)),
         audit=_audit(done, history),
     )
 
@@ -45,7 +45,7 @@ def bulk_reply(
         call.request_id,
         ok=True,
         body=_encode(data),
-        meta=with_warnings(meta, end.report.warnings),
+        meta=with_warnings(meta, end.report.warnings + _skipped(history)),
         rows=end.report.rows,
         audit=_bulk_audit(end, history) if end.done else None,
     )
@@ -112,6 +112,16 @@ def durability(
     block["pendingWrites"] = pending_writes
     meta["history"] = block
     return meta
+
+
+def _skipped(history: HistoryOutcome) -> tuple[Advice, ...]:
+    """What has to be said of files that no commit will hold."""
+    if not history.skipped:
+        return ()
+    (path, reason), *others = history.skipped
+    if others:
+        path = f"{path} (and {len(others)} more)"
+    return (Advice("", f"{path} was written but not committed: {reason}", "HISTORY_PATH_SKIPPED"),)
 
 
 def dry_run_reply(call: Call, plan: Plan | None, failure: MaadError | MaadErrors | None) -> Reply:

@@ -169,7 +169,7 @@ def _choose_id(
     taken = [_highest(context, prefix), *claimed]
     doc_id = next_sequence(prefix, taken)
     # Files that the index does not know yet hold numbers too.
-    while _on_disk(context, entry, doc_id):
+    while _on_disk(context, entry, doc_id) is not None:
         taken.append(doc_id)
         doc_id = next_sequence(prefix, taken)
     return doc_id, True
@@ -192,8 +192,9 @@ def _refuse_indexed(context: WriteContext, entry: TypeEntry, doc_id: str, genera
 
 
 def _refuse_on_disk(context: WriteContext, entry: TypeEntry, doc_id: str, generated: bool) -> None:
-    if _on_disk(context, entry, doc_id):
-        raise _duplicate(context, entry, doc_id, generated, tombstone=False)
+    path = _on_disk(context, entry, doc_id)
+    if path is not None:
+        raise _duplicate(context, entry, doc_id, generated, tombstone=False, path=path)
     if _tombstone_on_disk(context, entry, doc_id):
         raise _duplicate(context, entry, doc_id, generated, tombstone=True)
 
@@ -219,8 +220,10 @@ def refuse_taken(context: WriteContext, entry: TypeEntry, doc_id: str) -> None:
     _refuse_on_disk(context, entry, doc_id, generated=False)
 
 
-def _on_disk(context: WriteContext, entry: TypeEntry, doc_id: str) -> bool:
-    return any(context.root.exists(path) for path in context.model.record_paths(entry, doc_id))
+def _on_disk(context: WriteContext, entry: TypeEntry, doc_id: str) -> str | None:
+    """The file at a place of the id, whatever it holds."""
+    places = context.model.record_paths(entry, doc_id)
+    return next((path for path in places if context.root.exists(path)), None)
 
 
 def _tombstone_on_disk(context: WriteContext, entry: TypeEntry, doc_id: str) -> bool:
@@ -247,9 +250,11 @@ def _duplicate(
     *,
     tombstone: bool,
     claimed: Collection[str] = (),
+    path: str | None = None,
 ) -> MaadError:
+    """`path` is a file in the way that is not in the index as the record with the id."""
     on_disk = not claimed and (
-        _on_disk(context, entry, doc_id) or _tombstone_on_disk(context, entry, doc_id)
+        _on_disk(context, entry, doc_id) is not None or _tombstone_on_disk(context, entry, doc_id)
     )
     details: dict[str, Any] = {"docId": doc_id, "tombstone": tombstone, "onDisk": on_disk}
     number = 2
@@ -258,6 +263,8 @@ def _duplicate(
     if generated:
         details["suggestedDocId"] = f"{doc_id}-{number}"
     what = "a soft-deleted record holds" if tombstone else "a record already has"
+    if path is not None:
+        what = f"the file {path}, which is not indexed as such a record, stands in the place of"
     return MaadError(
         "DUPLICATE_DOC_ID",
         f'{what} the id "{doc_id}"; pass another docId'
@@ -272,5 +279,5 @@ def _is_taken(
     return (
         doc_id in claimed
         or context.writer.find(doc_id, include_deleted=True) is not None
-        or _on_disk(context, entry, doc_id)
+        or _on_disk(context, entry, doc_id) is not None
     )

@@ -137,6 +137,8 @@ def take_over(context: WriteContext, findings: Sequence[Finding]) -> TakenOver:
             error = outcome.errors[0]
             lasting = error.code in _LIES_IN_THE_CONTENT
             failed[outcome.path] = FailedFile(stamps[outcome.path] if lasting else None, error)
+        if outcome.gone is not None:
+            changes.append(ExternalChange("delete", outcome.gone))
         done = outcome.done
         if done is None or not done.rows_made:
             continue
