@@ -179,7 +179,7 @@ def encode_request(request: CommitRequest) -> str:
         request.paths,
         request.identity,
         request.writes,
-        dict(request.moves),
+        dict(request.moves) if request.moves else _NO_MOVES,
     )
     return _stored_encoder.encode(stored).decode()
 
