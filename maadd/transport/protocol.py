@@ -277,7 +277,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
 
 def _sends_no_more(transport: asyncio.Transport) -> bool:
-    """Whether the other side closed, also when there is something before the end to read."""
+    """Whether the other side closed, also when there is something before the end to read.
+
+    An end behind more than the kernel takes for us shows when the next comment of a stream is
+    not taken.
+    """
     if transport.is_closing():
         return False
     poll = select.poll()
