@@ -10,6 +10,7 @@ import pytest
 
 from maadd_worker.disk.journal import JournalEntry
 from maadd_worker.history import encode_request
+from maadd_worker.history.lost_versions import past_of
 from maadd_worker.markdown.frontmatter import content_hash
 
 WRITER = """
@@ -166,6 +167,27 @@ def test_a_write_that_a_stale_index_took_out_of_head_is_committed_again(
     assert project.committed("vendors/undone.md") == "text\n"
     assert project.status() == "?? vendors/edited.md\n"
     assert project.subjects()[-1] == "maad:create undone [vendor] — undone"
+
+
+def test_writes_of_one_record_that_wait_for_a_start_are_all_named(project, journal, begun):
+    first = project.controller("audit", journal)
+    project.lock.touch()
+    first.commit([begun(journal, "a", "1\n"), begun(journal, "b", "1\n")])
+    first.commit([begun(journal, "a", "2\n", action="update")])
+    assert first.close() is False
+    project.lock.unlink()
+    second = project.controller("audit", journal)
+    assert second.recover(journal.pending()) == ["history_recovery_completed:audit"]
+    assert second.close() is True
+    assert journal.pending() == []
+    assert project.subjects()[-2:] == [
+        "maad:create b [vendor] — b",
+        "maad:create a [vendor] batch:2 — Flushed 2 writes",
+    ]
+    past = past_of(str(project.root))("a", "vendors/a.md")
+    assert past is not None
+    assert past.version == 2
+    project.assert_sound()
 
 
 def _entry(request):

@@ -1,7 +1,7 @@
 """What is kept of the writes that wait for a shared commit."""
 
 from maadd_worker.history import deferred as deferred_module
-from maadd_worker.history.deferred import DeferredWrites
+from maadd_worker.history.deferred import DeferredWrites, joined
 from maadd_worker.history.outcome import CommitRequest
 
 
@@ -44,3 +44,27 @@ def test_nothing_is_left_after_a_boundary():
     deferred.append(request("a", "a.md", a_md=b"1"))
     deferred.clear()
     assert (deferred.count, list(deferred.requests)) == (0, [])
+
+
+def test_writes_of_a_file_that_only_the_disk_knows_share_a_commit():
+    def write(name: str, *paths: str, known: bool = False) -> CommitRequest:
+        contents = dict.fromkeys(paths, b"x") if known else {}
+        return CommitRequest("update", name, "v", "", name, paths, contents=contents)
+
+    def groups(*requests: CommitRequest) -> list[list[str]]:
+        return [[one.doc_id for one in group] for group in joined(requests)]
+
+    assert groups(write("1", "a", known=True), write("2", "a", known=True)) == [["1"], ["2"]]
+    assert groups(write("1", "a"), write("2", "b"), write("3", "a", known=True)) == [
+        ["2"],
+        ["1", "3"],
+    ]
+    assert groups(write("1", "a", known=True), write("2", "a"), write("3", "b")) == [
+        ["1"],
+        ["2"],
+        ["3"],
+    ]
+    # A group has no content of its own any more: it takes the later writes of all its files.
+    assert groups(
+        write("1", "a"), write("2", "a", "b", known=True), write("3", "b", known=True)
+    ) == [["1", "2", "3"]]

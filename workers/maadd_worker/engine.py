@@ -31,7 +31,7 @@ from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare, sooner
 from maadd_worker.engine_events import layout_event, reindex_events, stale_event, truncated_events
 from maadd_worker.engine_jobs import ENDED_JOBS_KEY, JOBS_KEY, Jobs
-from maadd_worker.engine_placement import keep_entries, placement_of
+from maadd_worker.engine_placement import keep_entries, placement_of, staying
 from maadd_worker.engine_report import empty_advisories, free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
 from maadd_worker.engine_writes import RecordWrites, Refused
@@ -141,9 +141,11 @@ class Engine:
         with contextlib.ExitStack() as undo:
             root = ProjectRoot.open(config.root)
             undo.callback(root.close)
-            make_backend(root, read_only=read_only)
+            undo.enter_context(staying(root))
+            make_backend(root, read_only=read_only, served=config.served)
+            held = root.held_path
             lock = OwnerLock.acquire(
-                root.path, config.control_endpoint, config.server, read_only=read_only
+                held, config.control_endpoint, config.server, read_only=read_only
             )
             undo.callback(lock.release)
             make_model_files(root, read_only=read_only)
@@ -158,7 +160,7 @@ class Engine:
             if not read_only:
                 journal = Journal.open(root.path, fsync=config.settings.fsync)
                 undo.callback(journal.close)
-            history = HistoryController.open(root.path, config.history, config.settings, journal)
+            history = HistoryController.open(held, config.history, config.settings, journal)
             undo.callback(history.close)
             engine = cls(config, root, lock, model, index, journal, history, semantic)
             if lock.ended is not None:
@@ -431,7 +433,7 @@ class Engine:
     def _backup(self, args: BackupArgs) -> Outcome:
         history, policy = self._history, self._config.history
         paths = self._record_paths()
-        context = BackupContext(self._root.path, paths, history, policy, self._settings)
+        context = BackupContext(self._root.held_path, paths, history, policy, self._settings)
         outcome = backup(context, args)
         if args.mode == "create":
             last = {name: outcome.data[name] for name in ("tag", "sha", "createdAt")}

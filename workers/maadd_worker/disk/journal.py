@@ -18,6 +18,7 @@ import apsw
 import msgspec
 
 from maadd.protocol.errors import MaadError
+from maadd_worker.disk.folders import make_folders
 from maadd_worker.disk.journal_import import read_reference_journal
 from maadd_worker.disk.log_room import is_cramped, log_room
 from maadd_worker.failpoints import reach_sqlite
@@ -107,7 +108,7 @@ class Journal:
         path = os.path.join(root, JOURNAL_PATH)
         reference = os.path.join(root, REFERENCE_PATH)
         imported = reference_entries(root)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        make_folders(root, os.path.dirname(JOURNAL_PATH))
         try:
             db = apsw.Connection(path)
         except apsw.Error as failure:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from maadd_worker.disk.journal import JournalEntry
 from maadd_worker.history.command import TIMEOUT_S
 from maadd_worker.history.committer import Committer
+from maadd_worker.history.deferred import combine, joined
 from maadd_worker.history.outcome import CommitRequest, GitFailure, HistoryOutcome
 from maadd_worker.history.pending import PendingCommits
 from maadd_worker.history.policy import Flush, failed_outcome, text_of_unexpected
@@ -129,7 +130,7 @@ class AuditPolicy:
         try:
             self._committer.prepare(patient=patient)
             earlier = self._pending.ahead if first_time else ()
-            results = self._committer.commit((*earlier, *requests), timeout_s=timeout_s)
+            results = self._commit((*earlier, *requests), timeout_s)
         except GitFailure as failure:
             results = [Committed(failure=failure)] * (len(earlier) + len(requests))
         except Exception as error:
@@ -139,6 +140,18 @@ class AuditPolicy:
         new = len(requests) if first_time else 0
         self._record((*earlier, *requests), results, trigger, new)
         return results[len(earlier) :]
+
+    def _commit(self, requests: Sequence[CommitRequest], timeout_s: float) -> list[Committed]:
+        """One commit for each request, except for those that only the disk can tell the
+        content of, where a later one has changed it: these share the one of the later."""
+        groups = joined(requests)
+        made = self._committer.commit([combine(group) for group in groups], timeout_s=timeout_s)
+        result_of = {
+            id(request): result
+            for group, result in zip(groups, made, strict=True)
+            for request in group
+        }
+        return [result_of[id(request)] for request in requests]
 
     def _record(
         self,

@@ -81,6 +81,26 @@ def combine(requests: Sequence[CommitRequest]) -> CommitRequest:
     )
 
 
+def joined(requests: Sequence[CommitRequest]) -> list[list[CommitRequest]]:
+    """The requests in the groups that can have one commit each, by the last member in order.
+
+    What a request says of a file whose content is not known any more is read from the disk:
+    that is what the last write left, so all writes of such a file share its commit.
+    """
+    groups: dict[int, list[CommitRequest]] = {}
+    group_at: dict[str, int] = {}
+    for number, request in enumerate(requests):
+        met = {group_at[path] for path in request.paths if path in group_at}
+        earlier = [one for key in sorted(met) for one in groups.pop(key)]
+        groups[number] = [*earlier, request]
+        for path in request.paths:
+            if earlier or path not in request.contents:
+                group_at[path] = number
+        for one in earlier:
+            group_at |= dict.fromkeys(one.paths, number)
+    return list(groups.values())
+
+
 def _writes_of(request: CommitRequest) -> list[LogicalWrite]:
     """The members of a request, each with who made it; none for files that are no records."""
     if not request.doc_id:

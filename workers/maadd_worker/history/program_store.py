@@ -141,6 +141,9 @@ class ProgramStore:
                 check_path(path)
         except ValueError as failure:
             raise GitFailure("GIT_ADD_FAILED", str(failure)) from failure
+        nested = {path: inner for path in paths if (inner := self._repository_above(path))}
+        foreign = {path: f"it lies in the submodule {inner}" for path, inner in nested.items()}
+        paths = [path for path in paths if path not in nested]
         tracked: set[str] = set()
         for some in _portions(paths):
             listed = self._checked(run("ls-files", "-z", "--", *some), "GIT_ADD_FAILED")
@@ -149,7 +152,17 @@ class ProgramStore:
         reasons = self._unversioned(run, fresh)
         added = [path for path in fresh if path not in reasons]
         known = tracked.union(added)
-        return [path for path in paths if path in known], added, tuple(reasons.items())
+        skipped = foreign | reasons
+        return [path for path in paths if path in known], added, tuple(skipped.items())
+
+    def _repository_above(self, path: str) -> str | None:
+        """The folder of another repository that a path leads into."""
+        directory = ""
+        for name in path.split("/")[:-1]:
+            directory = os.path.join(directory, name)
+            if os.path.lexists(os.path.join(self._git_dir.root, directory, ".git")):
+                return directory
+        return None
 
     def _exists(self, path: str) -> bool:
         return os.path.lexists(os.path.join(self._git_dir.root, path))

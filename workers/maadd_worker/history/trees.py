@@ -28,7 +28,7 @@ class TreeEntry(msgspec.Struct, frozen=True):
 
 
 class CannotDescend(Exception):
-    """A path leads through a submodule; its files belong to another repository."""
+    """A path leads through a submodule, which is named; its files belong to another repository."""
 
 
 def _sort_key(entry: bytes) -> bytes:
@@ -114,7 +114,7 @@ class TreeCache:
         if entry is None:
             return None
         if entry.mode == SUBMODULE:
-            raise CannotDescend(name.decode("utf-8", "replace"))
+            raise CannotDescend
         if entry.mode != DIRECTORY:
             return None
         child = node.children[name] = self._node(entry.oid)
@@ -124,8 +124,12 @@ class TreeCache:
         """The entry at `path`, None when there is none. Raises CannotDescend."""
         *directories, name = path.split(b"/")
         node = self._root
-        for directory in directories:
-            child = self._child(node, directory)
+        for depth, directory in enumerate(directories, 1):
+            try:
+                child = self._child(node, directory)
+            except CannotDescend:
+                submodule = b"/".join(directories[:depth])
+                raise CannotDescend(submodule.decode("utf-8", "replace")) from None
             if child is None:
                 return None
             node = child
