@@ -189,8 +189,7 @@ class Engine:
         if created and not self._index.carried and has_no_file(model, self._root):
             note_nothing_lost(self._index.writer())
         asked = self.index_empty is not None and self._settings.boot_reindex and not self.read_only
-        former = self._index.former_layout
-        if former is not None:
+        if (former := self._index.former_layout) is not None:
             # Nothing was lost: another version of the program has left the files to be read again.
             self._notices.append(layout_event(former))
         if asked or former is not None:

@@ -52,7 +52,10 @@ class WriteContext(msgspec.Struct, frozen=True):
             if error.code == "FILE_READ_ERROR":
                 advice = ""
                 if (error.details or {}).get("errno") == "ENOENT":
-                    advice = "; put the file back, or run maad_reindex with prune"
+                    advice = (
+                        "; if it was moved just now, try again in a second, else put the file "
+                        "back, or run maad_reindex with prune"
+                    )
                 details = {"docId": row.doc_id}
                 raise MaadError(error.code, error.message + advice, details) from error
             raise
