@@ -70,6 +70,13 @@ class IndexFile:
             return None
         return {path.decode("utf-8", "surrogateescape"): oid for path, oid in found.items()}
 
+    def size(self) -> int:
+        """Bytes of the index; 0 when there is none."""
+        try:
+            return os.stat(self._path).st_size
+        except OSError:
+            return 0
+
     def objects(self, paths: Sequence[str]) -> dict[str, bytes] | None:
         """The object ids that the index has for some paths; None where only `git` can tell."""
         wanted = {path.encode("utf-8", "surrogateescape") for path in paths}
