@@ -20,6 +20,7 @@ from maadd.auth.tokens_document import (
     tokens_invalid,
 )
 from maadd.protocol.errors import MaadError
+from maadd.protocol.regular_file import read_regular_file
 
 LOCK_WAIT_S = 5.0
 """How long a change waits for another process's change."""
@@ -61,14 +62,12 @@ def file_stamp(path: str) -> FileStamp | None:
 def read_tokens(path: str) -> StoredTokens:
     """The registry at `path`, an empty one when it is absent. Raises TOKENS_FILE_INVALID."""
     try:
-        with open(path, "rb") as file:
-            data = file.read()
-            stamp = _stamp(os.fstat(file.fileno()))
+        data, status = read_regular_file(path)
     except (FileNotFoundError, NotADirectoryError):
         return StoredTokens(EMPTY_DOCUMENT, None)
     except OSError as error:
         raise tokens_invalid(f"cannot be read: {error.strerror}") from None
-    return StoredTokens(parse_tokens(data), stamp)
+    return StoredTokens(parse_tokens(data), _stamp(status))
 
 
 def loose_permissions(path: str) -> list[str]:

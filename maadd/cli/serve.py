@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,10 @@ _FLAGS = (
 """Flags with one value, judged together with their environment variables."""
 
 
+_LOG_FLUSH_S = 0.2
+"""What the reader of the log still gets at the end."""
+
+
 def _serve_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for name, metavar, text in reversed(_FLAGS):
         kind = click.Path() if metavar == "PATH" else None
@@ -62,15 +67,25 @@ def serve_command(**flags: Any) -> int:
     Every flag has an environment variable; a flag wins. Ends on SIGTERM, SIGINT, or the end of
     standard input; exit code 0 when everything accepted was finished.
     """
+    from maadd.front.lifetime import (
+        ignore_early_signals,
+        leave_hanging_threads,
+        telling_interrupts,
+    )
     from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 
+    ignore_early_signals()
+    threads = set(threading.enumerate())
     try:
-        settings, warnings = _settings(flags)
-        return _serve(settings, warnings)
+        with telling_interrupts():
+            settings, warnings = _settings(flags)
+            code = _serve(settings, warnings)
     except (MaadError, MaadErrors) as failure:
         refusals = [f"{error.code}: {error.message}" for error in errors_of(failure)]
         click.echo(" ".join("; ".join(refusals).split()), err=True)
-        return 1
+        code = 1
+    leave_hanging_threads(threads, code)
+    return code
 
 
 def _settings(flags: dict[str, Any]) -> tuple[Settings, list[str]]:
@@ -90,12 +105,14 @@ def _settings(flags: dict[str, Any]) -> tuple[Settings, list[str]]:
 def _serve(settings: Settings, warnings: list[str]) -> int:
     from maadd.config.instance import load_instance, synthesize_instance
     from maadd.front.launch import launch
+    from maadd.front.lifetime import ignore_early_signals, raise_file_limit, run_loop
 
     if settings.instance is not None:
         instance = load_instance(settings.instance, settings)
     else:
         assert settings.project is not None
         instance = synthesize_instance(settings.project, settings.role, settings)
+    raise_file_limit()
     launched = launch(settings, instance)
     try:
         # Most of the start, while the fork server loads the engine.
@@ -104,11 +121,13 @@ def _serve(settings: Settings, warnings: list[str]) -> int:
         from maadd.front.front import Front
         from maadd.ops.logs import open_ops_log
 
-        log = open_ops_log(settings.log_level, pretty=settings.log_pretty)
+        log = open_ops_log(settings.log_level, pretty=settings.log_pretty, sink=launched.stderr)
         for warning in warnings:
             log.warning("settings_warning", message=warning)
         # Modules and what they hold stay; a search for unused values need not go through them.
         gc.freeze()
-        return uvloop.run(Front(settings, instance, launched).run())
+        return run_loop(Front(settings, instance, launched).run(), uvloop.new_event_loop)
     finally:
+        ignore_early_signals()  # the loop is gone, and its handlers with it
         launched.release()
+        launched.stderr.flush(_LOG_FLUSH_S)

@@ -15,6 +15,7 @@ from maadd.config.yaml_core import YamlError, load_yaml
 from maadd.protocol.encodable import is_broken
 from maadd.protocol.errors import MaadError, MaadErrors, SourceLocation
 from maadd.protocol.messages import HistorySettings
+from maadd.protocol.regular_file import read_regular_file
 from maadd.protocol.roles import Role
 
 _OUTSIDE_NAME = re.compile(r"[^a-z0-9_-]")
@@ -118,8 +119,7 @@ def _project(entry: ProjectEntry, settings: Settings) -> ProjectConfig:
 def _read_document(config_path: str) -> Any:
     name = os.path.basename(config_path)
     try:
-        with open(config_path, "rb") as file:
-            data = file.read()
+        data, _status = read_regular_file(config_path)
     except (FileNotFoundError, NotADirectoryError):
         problem = f"there is no instance file {name!r} at the given place; check --instance"
         raise MaadErrors([MaadError("INSTANCE_CONFIG_NOT_FOUND", problem)]) from None

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -86,8 +85,10 @@ class Front:
         self._settings = settings
         self._launched = launched
         self._state = RunningFront(instance)
-        self._log = open_ops_log(settings.log_level, pretty=settings.log_pretty)
-        self._audit = AuditLog.open(settings.audit_path)
+        self._log = open_ops_log(
+            settings.log_level, pretty=settings.log_pretty, sink=launched.stderr
+        )
+        self._audit = AuditLog.open(settings.audit_path, launched.stderr, self._on_audit_fault)
         self._meter = Meter()
         self._notifier = ServiceNotifier.from_environ(os.environ)
         self._signals: asyncio.Queue[str] = asyncio.Queue()
@@ -100,7 +101,6 @@ class Front:
         self._read_cgroup = cgroup_reader(cgroup_levels())
         self._forced = False
         self._timed_out = False
-        self._hard_deadline: threading.Timer | None = None
 
     async def run(self) -> int:
         """Start, serve, stop; the exit code. MaadError and MaadErrors refuse the start."""
@@ -123,8 +123,6 @@ class Front:
                     await self._control.close()
         finally:
             self._audit.close()
-            if self._hard_deadline is not None:
-                self._hard_deadline.cancel()
 
     def _load_tokens(self) -> TokenRegistry | None:
         settings, instance = self._settings, self._state.instance
@@ -238,6 +236,7 @@ class Front:
             pool,
             reloader.counts,
             lambda: pipeline.in_flight,
+            lambda: {"ops": self._launched.stderr.lost, "audit": self._audit.lost},
         )
         self._install_signals()
         self._control = ControlServer(
@@ -424,6 +423,12 @@ class Front:
     def _write_audit(self, event: str, fields: dict[str, Any]) -> None:
         self._audit.write(event, **fields)
 
+    def _on_audit_fault(self, reason: str | None) -> None:
+        if reason is None:
+            self._log.warning("audit_recovered", lines_lost=self._audit.lost)
+        else:
+            self._log.warning("audit_failed", path=self._audit.path, reason=reason)
+
     async def _feed_watchdog(self) -> None:
         interval = self._notifier.watchdog_s
         while interval:
@@ -471,7 +476,8 @@ class Front:
         self._state.draining = True
         self._notifier.stopping("draining")
         self._notifier.extend(limit_s + _HARD_LIMIT_S)
-        self._hard_deadline = end_within(limit_s + _HARD_LIMIT_S, self._log)
+        # Never called off: what comes after the loop can hang as well.
+        end_within(limit_s + _HARD_LIMIT_S, self._log)
         self._log.info("shutdown_start")
         if self._control is not None:
             self._control.leave()

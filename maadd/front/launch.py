@@ -12,9 +12,13 @@ from typing import NamedTuple
 from maadd.config.instance import Instance
 from maadd.config.settings import Settings
 from maadd.ops.activation import InheritedSockets, take_inherited
+from maadd.ops.lines import open_sink
 from maadd.pool.runtime_dir import RuntimeDir
 from maadd.pool.spawn import Spawner
+from maadd.protocol.line_sink import LineSink
 from maadd.transport.standard_streams import take_over_stdio
+
+_STDERR = 2
 
 
 class Launched(NamedTuple):
@@ -25,6 +29,8 @@ class Launched(NamedTuple):
     inherited: InheritedSockets
     runtime: RuntimeDir
     spawner: Spawner
+    stderr: LineSink
+    """Where every line of this process goes."""
 
     def release(self) -> None:
         """End the fork server and give the runtime directory up, when all workers have ended."""
@@ -50,4 +56,4 @@ def launch(settings: Settings, instance: Instance) -> Launched:
     )
     spawner = Spawner(runtime.path)
     spawner.warm()
-    return Launched(stdio, inherited, runtime, spawner)
+    return Launched(stdio, inherited, runtime, spawner, open_sink(_STDERR))

@@ -21,7 +21,8 @@ from maadd.sessions.table import SessionTable
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What the metrics are read from; `calls_in_flight` is the pipeline's."""
+    """What the metrics are read from; `calls_in_flight` is the pipeline's, `lines_lost` counts
+    by channel what the logs could not take."""
 
     state: RunningFront
     meter: Meter
@@ -30,6 +31,7 @@ class Observed:
     pool: WorkerPool
     reloads: ReloadCounts
     calls_in_flight: Callable[[], int]
+    lines_lost: Callable[[], dict[str, int]]
 
 
 @asynccontextmanager

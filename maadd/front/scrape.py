@@ -50,6 +50,7 @@ class Sample(msgspec.Struct, frozen=True):
     sessions_closed: dict[str, int]
     subscriptions: int
     reloads: dict[str, int]
+    lines_lost: dict[str, int]
     draining: bool
 
 
@@ -89,6 +90,7 @@ class Scrape:
             sessions_closed=dict(meter.closed),
             subscriptions=subscriptions,
             reloads={"ok": seen.reloads.succeeded, "refused": seen.reloads.failed},
+            lines_lost=seen.lines_lost(),
             draining=seen.state.draining,
         )
 
@@ -130,6 +132,12 @@ def families(sample: Sample) -> Iterator[Metric]:
         "Reloads of the instance file.",
         ("outcome",),
         (((outcome,), number) for outcome, number in sample.reloads.items()),
+    )
+    yield _counter(
+        "maadd_log_lines_lost",
+        "Log lines that reached neither their file nor their reader.",
+        ("channel",),
+        (((channel,), number) for channel, number in sample.lines_lost.items()),
     )
 
 

@@ -5,32 +5,53 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
-from maadd.ops.lines import encode_line, write_line
+from maadd.ops.lines import encode_line, open_sink
 from maadd.ops.redaction import scrub_members
 from maadd.protocol.errors import MaadError
+from maadd.protocol.line_sink import LineSink
+
+OnFault = Callable[[str | None], None]
 
 _STDERR = 2
+_CLOSE_S = 0.2
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 
 class AuditLog:
-    """Appends to a file, or to standard error without one; safe from any thread."""
+    """Appends to a file, or to standard error without one; safe from any thread.
 
-    def __init__(self, path: str | None, descriptor: int) -> None:
+    `lost` counts the lines that did not reach their file; `on_fault` is told of the first one
+    (what stands against it), and with None when the file takes lines again.
+    """
+
+    def __init__(
+        self, path: str | None, descriptor: int, elsewhere: LineSink, on_fault: OnFault
+    ) -> None:
         self.path = path
         self.lost = 0
         self._descriptor = descriptor
+        self._elsewhere = elsewhere
+        self._on_fault = on_fault
+        self._sink = elsewhere if path is None else open_sink(descriptor)
+        self._failing = False
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, path: str | None) -> AuditLog:
+    def open(
+        cls,
+        path: str | None,
+        stderr: LineSink | None = None,
+        on_fault: OnFault = lambda _reason: None,
+    ) -> AuditLog:
         """The channel at `path` (None: standard error). Raises INSTANCE_CONFIG_INVALID."""
+        elsewhere = open_sink(_STDERR) if stderr is None else stderr
         if path is None:
-            return cls(None, _STDERR)
+            return cls(None, _STDERR, elsewhere, on_fault)
         try:
-            return cls(path, os.open(path, _FLAGS, 0o640))
+            return cls(path, _open(path), elsewhere, on_fault)
         except OSError as error:
             raise MaadError(
                 "INSTANCE_CONFIG_INVALID",
@@ -49,32 +70,40 @@ class AuditLog:
             }
         )
         with self._lock:
-            try:
-                write_line(self._descriptor, line)
-            except OSError:
+            written = self._sink.write(line)
+            turned = written == self._failing
+            self._failing = not written
+            if not written:
                 self.lost += 1
                 if self.path is not None:
-                    _write_elsewhere(line)
+                    self._elsewhere.write(line)
+        if turned:
+            self._on_fault(None if written else self._sink.last_failure)
 
     def reopen(self) -> None:
         """Opens the path anew, after a rotation. Raises OSError and goes on with the old file."""
         if self.path is None:
             return
-        fresh = os.open(self.path, _FLAGS, 0o640)
+        fresh = _open(self.path)
         with self._lock:
+            self._sink.close()
             old, self._descriptor = self._descriptor, fresh
+            self._sink = open_sink(fresh)
         os.close(old)
 
     def close(self) -> None:
         """Ends the channel; later lines go to standard error."""
         with self._lock:
             old, self._descriptor = self._descriptor, _STDERR
+            if old != _STDERR:
+                self._sink.close(_CLOSE_S)
+                self._sink = self._elsewhere
         if old != _STDERR:
             os.close(old)
 
 
-def _write_elsewhere(line: bytes) -> None:
-    try:
-        write_line(_STDERR, line)
-    except OSError:
-        return  # counted already, and there is no third place
+def _open(path: str) -> int:
+    """A pipe that nobody reads refuses with ENXIO instead of waiting for its reader."""
+    descriptor = os.open(path, _FLAGS | os.O_NONBLOCK, 0o640)
+    os.set_blocking(descriptor, True)
+    return descriptor

@@ -1,12 +1,13 @@
-"""JSON lines: encoding, and writing each line whole to a descriptor."""
+"""JSON lines: encoding, and the way to standard error."""
 
 from __future__ import annotations
 
-import os
-import select
+import time
 from typing import Any
 
 import msgspec
+
+from maadd.protocol.line_sink import LineSink
 
 _encoder = msgspec.json.Encoder()
 
@@ -19,21 +20,14 @@ def encode_line(members: dict[str, Any]) -> bytes:
         return _encoder.encode(_encodable(members)) + b"\n"
 
 
-def write_line(descriptor: int, line: bytes) -> None:
-    """Writes `line` with one write; only a short write is continued. Raises OSError.
+def open_sink(descriptor: int) -> LineSink:
+    """A sink that tells in a line of the ops channel how many lines it had to drop."""
+    return LineSink(descriptor, _loss_line)
 
-    A full pipe that does not block by itself is waited for: a log line is never dropped
-    because its reader is slow.
-    """
-    while line:
-        try:
-            written = os.write(descriptor, line)
-        except BlockingIOError:
-            poller = select.poll()
-            poller.register(descriptor, select.POLLOUT)
-            poller.poll()
-            continue
-        line = line[written:]
+
+def _loss_line(lines: int) -> bytes:
+    moment = int(time.time() * 1000)
+    return encode_line({"level": 40, "time": moment, "lines": lines, "msg": "log_lines_dropped"})
 
 
 def _encodable(value: Any) -> Any:

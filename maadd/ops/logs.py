@@ -24,8 +24,9 @@ from typing import Any, Literal, NoReturn
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger
 
-from maadd.ops.lines import encode_line, write_line
+from maadd.ops.lines import encode_line, open_sink
 from maadd.ops.redaction import scrub_members, scrub_text
+from maadd.protocol.line_sink import LineSink
 
 STDERR = 2
 
@@ -82,32 +83,28 @@ _MESSAGE_LIMIT = 300
 
 
 class LineLogger:
-    """The end of the channel: writes finished lines and counts those that cannot be written."""
+    """The end of the channel. One that is gone must not take the server with it."""
 
-    def __init__(self, descriptor: int) -> None:
-        self.descriptor = descriptor
-        self.lost = 0
+    def __init__(self, sink: LineSink) -> None:
+        self._sink = sink
 
     def write(self, line: bytes) -> None:
-        """One line. A channel that is gone must not take the server with it."""
-        try:
-            write_line(self.descriptor, line)
-        except OSError:
-            self.lost += 1
+        """One line, or one more that the sink counts as lost."""
+        self._sink.write(line)
 
     debug = info = warning = error = critical = write
 
 
 def open_ops_log(
-    level: str = "info", *, pretty: bool = False, descriptor: int = STDERR
+    level: str = "info", *, pretty: bool = False, sink: LineSink | None = None
 ) -> OpsLogger:
     """A logger for events from `level` on: trace, debug, info, warn, error, fatal or silent.
 
-    `pretty` writes for people instead of JSON.
+    `pretty` writes for people instead of JSON; `sink` is standard error unless given.
     """
     render = _drop if level == "silent" else _render_pretty if pretty else _json_renderer()
     logger: OpsLogger = structlog.wrap_logger(
-        LineLogger(descriptor),
+        LineLogger(open_sink(STDERR) if sink is None else sink),
         processors=[render],
         wrapper_class=structlog.make_filtering_bound_logger(_THRESHOLDS[level]),
         context_class=dict,

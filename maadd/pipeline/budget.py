@@ -10,16 +10,27 @@ from maadd.protocol.size import result_size
 from maadd.protocol.tools import ToolKind, ToolSpec
 
 _CONTRACT_CEILING = 1_048_576
-_REST = {
-    "maad_reindex": "maad_reindex of one docType or path lists what concerns it",
-    "maad_instance_reload": "maad_projects lists the projects",
-    "maad_use_projects": "maad_current_session lists the projects",
-}
 _REST_OF_TOKENS = "maad_show_token shows the token"
 _REST_OF_RECORDS = (
     "maad_changes_since lists the records that were changed; fewer items in a call, or a smaller "
     "maxRecords, have shorter answers"
 )
+_REST_OF_DELETIONS = (
+    "maad_changes_since with includeDeletes: true lists the records that were deleted; fewer "
+    "items in a call have shorter answers"
+)
+_REST_OF_PREVIEWS = (
+    "what is counted, and a previewToken, are those of the whole scope; a narrower one lists all "
+    "that it holds"
+)
+_REST = {
+    "maad_reindex": "maad_reindex of one docType or path lists what concerns it",
+    "maad_instance_reload": "maad_projects lists the projects",
+    "maad_use_projects": "maad_current_session lists the projects",
+    "maad_bulk_delete": _REST_OF_DELETIONS,
+    "maad_delete_where": _REST_OF_DELETIONS,
+    "maad_purge_soft_deleted": _REST_OF_DELETIONS,
+}
 _PATHS_HINT = "Reduce depth, node, edge, or path limits; or add field and extraction-kind filters"
 
 
@@ -40,15 +51,17 @@ def within_budget(
 ) -> bytes:
     """The envelope of a success whose whole MCP result keeps its budget.
 
-    What a call that changed something has to say is cut until it does; of any other, and where
-    no cut is enough, RESPONSE_TOO_LARGE.
+    What a call that changed something has to say is cut until it does, and the preview of one,
+    which counts all of it; of any other, and where no cut is enough, RESPONSE_TOO_LARGE.
     """
     cap = contract_budget(contract_cap) if spec.strict else ordinary_cap
     size = result_size(text, structured=structured)
     if size <= cap:
         return text
-    if kind is ToolKind.WRITE or (kind is ToolKind.ENGINELESS and not spec.read_only_hint):
-        short = shorten(text, lambda one: result_size(one, structured=structured), cap, _rest(spec))
+    preview = spec.confirm and kind is ToolKind.READ
+    if preview or kind is ToolKind.WRITE or _changes_front(spec, kind):
+        rest = _REST_OF_PREVIEWS if preview else _rest(spec)
+        short = shorten(text, lambda one: result_size(one, structured=structured), cap, rest)
         if short is not None:
             return short
     details: dict[str, Any] = {
@@ -61,12 +74,16 @@ def within_budget(
     }
     if kind is not ToolKind.WRITE and not spec.strict:
         details["projectedBytes"] = size
-        if rows:
+        if rows and not preview:
             details["rowCount"] = rows
             details["suggestedLimit"] = max(1, int(rows * cap / size * 0.9))
     raise MaadError(
         "RESPONSE_TOO_LARGE", f"the answer has {size} bytes, the budget is {cap}", details
     )
+
+
+def _changes_front(spec: ToolSpec, kind: ToolKind) -> bool:
+    return kind is ToolKind.ENGINELESS and not spec.read_only_hint
 
 
 def _rest(spec: ToolSpec) -> str:
@@ -81,6 +98,8 @@ def _hint(spec: ToolSpec, kind: ToolKind) -> str:
         return "The write may have happened: reconcile by receipt or read, never repeat it blindly"
     if spec.strict:
         return "Retry with compact delivery pages"
+    if spec.confirm:
+        return "Nothing was written; narrow the scope of the call"
     if spec.name == "maad_relationship_paths":
         return _PATHS_HINT
     return "Ask for a narrower projection, more filters or smaller pages"

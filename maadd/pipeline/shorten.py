@@ -33,14 +33,16 @@ class _Cut(msgspec.Struct):
             self.texts += 1
             return value[: _LONGEST_TEXT - 1] + "…"
         if isinstance(value, dict):
-            return {
-                name: self.value(
-                    member,
-                    f"{path}.{name}" if path else name,
-                    failures=failures or name in _KEPT_LONGEST,
-                )
-                for name, member in value.items()
-            }
+            short = {}
+            for name, member in value.items():
+                place = f"{path}.{name}" if path else name
+                kept_longest = failures or name in _KEPT_LONGEST
+                short[name] = self.value(member, place, failures=kept_longest)
+                whole = value.get(f"{name}Total")
+                if place in self.lists and isinstance(whole, int):
+                    # The list itself is only a part already.
+                    self.lists[place][1] = whole
+            return short
         if isinstance(value, list):
             kept = value[: self.most_failures if failures else self.most]
             if len(kept) < len(value):

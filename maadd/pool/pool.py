@@ -301,6 +301,7 @@ class WorkerPool:
             history=project.history,
             settings=settings,
             server=self._server,
+            served=supervisor.served == project.path,
         )
         worker = WorkerHandle(config, self._router, self._policy, supervisor, self._log)
         self._workers[worker.identity] = worker

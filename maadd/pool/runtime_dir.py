@@ -228,7 +228,7 @@ def _lock_target(target: str, *, shared: bool) -> int | None:
     """Lock the instance file itself: two fronts may have been given different runtime
     directories by their environments. `shared`: with others of the kind, or not at all."""
     try:
-        fd = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     if not stat.S_ISREG(os.fstat(fd).st_mode):

@@ -103,6 +103,8 @@ class Supervisor:
         """Whether it counts as a live worker."""
         self.rebuilds = False
         """Whether the next worker makes a missing index anew instead of refusing to serve."""
+        self.served: str | None = None
+        """The folder that a worker has served."""
         self._surroundings = surroundings
         self._spawner = spawner
         self._policy = policy
@@ -263,6 +265,7 @@ class Supervisor:
             self._locked_until = None
             self._last_error = None
             self.rebuilds = False
+            self.served = self.project.path
             self._become(State.READY)
         else:
             self._become(State.DRAINING)

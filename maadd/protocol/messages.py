@@ -108,6 +108,9 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     settings: WorkerSettings
     server: Server | None = None
     """Whom it works for."""
+    served: bool = False
+    """Whether it served this very folder before: then a folder without a model is another one,
+    or what is left of it, and gets no new one."""
 
     @property
     def wire_identity(self) -> bytes:

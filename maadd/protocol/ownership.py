@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import time
+from typing import Annotated
 
 import msgspec
 
@@ -21,10 +22,17 @@ from maadd.protocol.process_identity import (
     is_stopped,
     this_realm,
 )
+from maadd.protocol.regular_file import read_regular_file
 
 LOCK_PATH = "_backend/lock"
 _HANDOVER_S = 0.05
 _PROBE_S = 0.005
+
+
+Pid = Annotated[int, msgspec.Meta(gt=0, lt=2**31)]
+"""A number that the system can take for one; a line in a file may say anything."""
+
+Ticks = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -34,8 +42,8 @@ class Server(msgspec.Struct, frozen=True):
     ProcessIdentity, None where the system does not tell.
     """
 
-    pid: int
-    started: int | None
+    pid: Pid
+    started: Ticks | None
     kind: str
     serves: str
     since: str
@@ -72,9 +80,9 @@ class Owner(msgspec.Struct, frozen=True):
     """Who holds a project: the process that has the lock, the control socket of its server, and
     that server; each None when not known. `started` and `realm` as of ProcessIdentity."""
 
-    pid: int | None = None
+    pid: Pid | None = None
     endpoint: str | None = None
-    started: int | None = None
+    started: Ticks | None = None
     realm: str | None = None
     server: Server | None = None
 
@@ -130,7 +138,7 @@ def acquire_flock(
     BlockingIOError when the lock stays held, FileNotFoundError without `create`, any other
     OSError as the file system gave it.
     """
-    flags = os.O_RDONLY if shared and not create else os.O_RDWR
+    flags = os.O_NONBLOCK | (os.O_RDONLY if shared and not create else os.O_RDWR)
     if create:
         flags |= os.O_CREAT
     operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
@@ -177,9 +185,9 @@ def read_owner(root: str) -> Owner | None:
 def last_owner(root: str) -> Owner:
     """What the last owner of the project at `root` wrote of itself, gone or not."""
     try:
-        with open(os.path.join(root, LOCK_PATH), "rb") as file:
-            return msgspec.json.decode(file.read(4096), type=Owner)
-    except (OSError, msgspec.MsgspecError):
+        line, _status = read_regular_file(os.path.join(root, LOCK_PATH))
+        return msgspec.json.decode(line[:4096], type=Owner)
+    except (OSError, msgspec.MsgspecError, RecursionError):
         return Owner()
 
 

@@ -30,6 +30,7 @@ from maadd.transport.head import (
     PIN_PROJECT,
     PROTOCOL_VERSION,
     SESSION_ID,
+    STATELESS_VERSIONS,
     Head,
     Pin,
 )
@@ -37,7 +38,7 @@ from maadd.transport.incoming import ClientGoneError, Incoming, RefusedError, re
 from maadd.transport.messages import Notification, Request
 from maadd.transport.peer import McpFace
 from maadd.transport.replies import Receive, Reply, Scope, Send, json_answer, refusal
-from maadd.transport.stateless import STATELESS_VERSIONS, StatelessEndpoint
+from maadd.transport.stateless import StatelessEndpoint
 from maadd.transport.throttle import FailureThrottle
 
 HEALTHY = json_answer(200, b'{"ok":true}')

@@ -11,6 +11,7 @@ from maadd.config.origin import canonical_origin
 from maadd.config.rules import TrustProxy
 from maadd.protocol.errors import MaadError
 from maadd.protocol.roles import Role, parse_role
+from maadd.transport.revisions import STATELESS_REVISIONS
 
 ACCEPT = b"accept"
 AUTHORIZATION = b"authorization"
@@ -21,6 +22,9 @@ PIN_PROJECT = b"x-maad-pin-project"
 PIN_ROLE = b"x-maad-pin-role"
 PROTOCOL_VERSION = b"mcp-protocol-version"
 SESSION_ID = b"mcp-session-id"
+STATELESS_VERSIONS = frozenset(version.encode() for version in STATELESS_REVISIONS)
+"""The values of `PROTOCOL_VERSION` whose requests stand for themselves."""
+
 _FORWARDED_FOR = b"x-forwarded-for"
 _USER_AGENT = b"user-agent"
 

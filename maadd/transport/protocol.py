@@ -13,15 +13,16 @@ from typing import Any
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from maadd.transport.head import PROTOCOL_VERSION, STATELESS_VERSIONS
 from maadd.transport.replies import CLOSE, WHOLE_ANSWERS, Answer, Headers, refusal
 
 MAX_HEAD_BYTES = 65_536
 """Request line and headers, and what follows the last byte of a body: trailers, which nobody here
 reads; counted from the second packet on, so up to one packet more."""
 
-HALF_CLOSED_S = 1.0
-"""How long an answer may still take when its client sends no more. Nothing tells whether it
-waits, or has left: then what it asked for is cancelled."""
+HALF_CLOSED_S = 5.0
+"""How long an answer may still take when its client sends no more, and nothing tells whether it
+waits or has left. The handshake revisions do not withdraw a request by leaving."""
 
 _UNREADABLE = refusal("BAD_REQUEST", "this is no HTTP request that can be understood", CLOSE)
 _NO_HOST = refusal("BAD_REQUEST", "the request must have one Host header, with a host", CLOSE)
@@ -119,7 +120,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio takes a bool
         """Keep our half open for a client that closed its own, while it can be waiting."""
         cycle = self._answering
-        if cycle is None or cycle.response_complete or self._streams():
+        if cycle is None or cycle.response_complete or self._withdraws_by_closing():
             return False
         if cycle is self.cycle and self._receiving is _Receiving.BODY:
             return False
@@ -148,7 +149,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """End a connection whose request has not come in within these times (spec 04 §9.7), or
         whose client left while nothing was read."""
         if self.flow.read_paused and _sends_no_more(self.transport):
-            if self._streams():
+            if self._withdraws_by_closing():
                 self.transport.close()
             else:
                 self._give_up_soon()
@@ -162,14 +163,17 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._answering = cycle
         super()._start_asgi_task(cycle, app)
 
-    def _streams(self) -> bool:
-        """Whether events are being sent, which nobody awaits who has closed a half."""
+    def _withdraws_by_closing(self) -> bool:
+        """Whether events are being sent, or are what the revision sends: whoever closes them,
+        if only a half, no longer wants them."""
         cycle = self._answering
-        return bool(
-            cycle is not None
-            and cycle.response_started
-            and cycle.chunked_encoding
-            and not cycle.response_complete
+        if cycle is None or cycle.response_complete:
+            return False
+        if cycle.response_started and cycle.chunked_encoding:
+            return True
+        return any(
+            name == PROTOCOL_VERSION and value.strip() in STATELESS_VERSIONS
+            for name, value in cycle.scope["headers"]
         )
 
     def _give_up_soon(self) -> None:

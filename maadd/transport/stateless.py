@@ -17,13 +17,10 @@ from maadd.transport.incoming import DisconnectWatch, Incoming, RefusedError, re
 from maadd.transport.messages import SERVER_ERROR, NotAMessage, Request, decode_message
 from maadd.transport.peer import McpFace
 from maadd.transport.replies import NOSNIFF, AsgiMessage, event, json_answer, rpc_refusal
-from maadd.transport.revisions import STATELESS_REVISIONS
 from maadd.transport.stateless_calls import EnvelopeRejection, answer_ours, is_ours
 
 if TYPE_CHECKING:
     from maadd.transport.sdk_http import SdkHttp
-
-STATELESS_VERSIONS = frozenset(version.encode() for version in STATELESS_REVISIONS)
 
 _ROUTING = frozenset({PROTOCOL_VERSION, b"mcp-method", b"mcp-name"})
 _NOT_ACCEPTABLE = rpc_refusal(406, SERVER_ERROR, "Not acceptable: accept application/json")

@@ -214,7 +214,7 @@ def test_a_full_disk_stops_the_import_with_one_line(here: Any, project: Path, ru
     assert (done.code, done.out) == (1, "")
     lines = done.err.splitlines()
     assert "warning: the import stopped: 0 of 4 stored" in lines
-    [line] = [one for one in lines if "BACKEND_ERROR" in one]
+    [line] = [one for one in lines if "WRITE_ERROR" in one]
     assert line.endswith(
         "device; free some space, then run the import again: it goes on where it was"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -111,6 +112,9 @@ def test_an_instance_file_that_is_none(maad_here: Any, tmp_path: Path) -> None:
     assert refusal(absent).startswith("INSTANCE_CONFIG_NOT_FOUND: ")
     folder = maad_here("serve", f"--instance={tmp_path}")
     assert refusal(folder).startswith("FILE_READ_ERROR: ")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    pipe = maad_here("serve", f"--instance={tmp_path}/pipe.yaml")
+    assert "it is no regular file" in refusal(pipe)
 
 
 def test_http_needs_an_instance_and_a_token(maad: Any, project: Path, instance: Path) -> None:
@@ -135,6 +139,9 @@ def test_a_registry_that_authenticates_nobody_refuses_the_start(
     assert refused().startswith("TOKENS_FILE_EMPTY: ")
     registry.write_text("tokens: 7\n")
     assert refused().startswith("TOKENS_FILE_INVALID: _auth/tokens.yaml: ")
+    registry.unlink()
+    os.mkfifo(registry, 0o600)
+    assert "it is no regular file" in refused()
     registry.chmod(0o644)
     assert refused().count("tokens.yaml") == 1
     assert "chmod 600" in refused()
@@ -144,6 +151,48 @@ def test_a_single_project_that_was_never_indexed_is_refused(maad: Any, project: 
     line = refusal(maad("serve", f"--project={project}"))
     assert line.startswith("INDEX_EMPTY: ")
     assert "maad reindex" in line
+
+
+def test_too_few_open_files_refuse_the_start(
+    project: Path, environment: dict[str, str], maad: Any
+) -> None:
+    serving = f"ulimit -n 64; exec {sys.executable} -m maadd.cli serve --project={project}"
+    done = subprocess.run(["bash", "-c", serving], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("INSTANCE_CONFIG_INVALID: this process may open 64 files")
+    assert "LimitNOFILE=" in line
+
+
+def full_pipe() -> tuple[int, int]:
+    """Both ends of a pipe that takes nothing more until it is read."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"\n" * 4096)
+    os.set_blocking(writing, True)
+    return reading, writing
+
+
+def test_a_log_that_nobody_reads_holds_nothing_up(
+    maad: Any, project: Path, environment: dict[str, str]
+) -> None:
+    assert maad("reindex", f"--project={project}").code == 0
+    serving = [sys.executable, "-m", "maadd.cli", "serve", f"--project={project}"]
+    reading, log = full_pipe()
+    with subprocess.Popen(
+        serving, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
+        server.stdin.flush()
+        assert json.loads(server.stdout.readline())["id"] == 1
+        server.send_signal(signal.SIGTERM)
+        assert server.wait(20) == 0
+    os.close(log)
+    os.close(reading)
 
 
 @pytest.mark.parametrize("ending", ["end of input", "SIGTERM"])

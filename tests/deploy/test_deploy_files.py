@@ -126,7 +126,7 @@ def test_the_guide_names_what_exists() -> None:
 
 def test_the_guide_lists_the_metrics_that_there_are() -> None:
     told = set(re.findall(r"`(maadd_\w+)", GUIDE))
-    sample = scrape.Sample({}, {}, {}, {}, {}, 0, {}, 0, {}, 0, {}, 0, {}, draining=False)
+    sample = scrape.Sample({}, {}, {}, {}, {}, 0, {}, 0, {}, 0, {}, 0, {}, {}, draining=False)
     made = {family.name + ("_total" if family.type == "counter" else "")
             for family in scrape.families(sample)}  # fmt: skip
     assert made == told

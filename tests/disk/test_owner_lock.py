@@ -78,6 +78,34 @@ def hold(tmp_path: Path):
         child.communicate()
 
 
+def test_a_line_with_numbers_of_no_process_names_nobody(tmp_path, hold):
+    hold()
+    server = '{"pid":99999999999,"started":1,"kind":"x","serves":"/","since":""}'
+    for line in (
+        '{"pid":1000000000000000000000000000000}',
+        '{"pid":2147483648}',
+        '{"pid":0}',
+        '{"pid":-1}',
+        '{"pid":1,"started":-1}',
+        '{"pid":1,"started":100000000000000000000}',
+        f'{{"pid":1,"server":{server}}}',
+        "[" * 4000,
+        "",
+    ):
+        (tmp_path / LOCK_PATH).write_text(line)
+        assert read_owner(str(tmp_path)) == Owner()
+        with pytest.raises(MaadError) as caught:
+            OwnerLock.acquire(str(tmp_path), "/run/x.sock")
+        assert caught.value.code == "PROJECT_LOCKED"
+
+
+def test_a_pipe_in_the_place_of_the_lock_is_not_waited_for(tmp_path):
+    (tmp_path / LOCK_PATH).parent.mkdir()
+    os.mkfifo(tmp_path / LOCK_PATH)
+    assert read_owner(str(tmp_path)) is None
+    assert last_owner(str(tmp_path)) == Owner()
+
+
 def test_the_file_says_who_owns_the_project(tmp_path):
     lock = OwnerLock.acquire(str(tmp_path), "/run/x.sock")
     text = (tmp_path / LOCK_PATH).read_text()

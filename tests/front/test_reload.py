@@ -173,18 +173,24 @@ async def test_a_single_project_has_nothing_to_reload(make_bench: Any) -> None:
 
 async def test_one_at_a_time(make_bench: Any) -> None:
     bench = make_bench("alpha")
-    text = bench.path.read_text()
-    bench.path.unlink()
-    # A pipe holds the first reload in its reading of the file.
-    os.mkfifo(bench.path)
     first = asyncio.create_task(bench.reloader.reload_instance("sighup"))
-    writing = await asyncio.to_thread(open, bench.path, "w")
+    # One turn of the loop begins the first reload; the end of its reading takes another.
+    await asyncio.sleep(0)
     assert (await refused(bench)).code == "INSTANCE_RELOAD_IN_PROGRESS"
-    with writing:
-        writing.write(text)
     assert (await first).source == "sighup"
     counts = bench.reloader.counts
     assert (counts.attempted, counts.succeeded, counts.failed) == (1, 1, 0)
+
+
+async def test_what_is_no_file_is_refused_at_once(make_bench: Any) -> None:
+    bench = make_bench("alpha")
+    text = bench.path.read_text()
+    bench.path.unlink()
+    os.mkfifo(bench.path)
+    assert "no regular file" in (await refused(bench)).message
+    bench.path.unlink()
+    bench.path.write_text(text)
+    assert (await reload(bench, "alpha", "beta"))["projectsAdded"] == ["beta"]
 
 
 async def test_the_slot_is_free_again_after_a_failure(make_bench: Any) -> None:

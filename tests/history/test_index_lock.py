@@ -149,6 +149,43 @@ def test_a_lock_without_proof_stays(project, git_dir, journal, content):
     assert project.lock.exists()
 
 
+@pytest.fixture
+def ended():
+    """The mark of a process that has ended, whose number another one has now."""
+    return f"{os.getpid()}.1"
+
+
+def test_the_lock_of_a_worker_that_died_is_removed_without_the_journal(
+    project, git_dir, journal, lock, ended
+):
+    project.lock.write_text(f"maadd {ended} {'ab' * 16}\n")
+    assert reclaim_lock(git_dir, journal) is True
+    assert not project.lock.exists()
+    project.lock.write_text(f"maadd {ended} {'ab' * 16}\n")
+    assert not lock.is_foreign()
+    project.lock.write_text(f"maadd {ended} {'ab' * 16}\n")
+    lock.acquire(patient=False)
+    assert not lock.is_foreign()
+
+
+@pytest.mark.parametrize("content", ["maadd {} ab\n", "maadd {} {}\nmore", "git {} {}\n"])
+def test_what_only_resembles_the_lock_of_a_dead_worker_stays(
+    project, git_dir, journal, lock, ended, content
+):
+    project.lock.write_text(content.format(ended, "ab" * 16))
+    assert reclaim_lock(git_dir, journal) is False
+    assert lock.is_foreign()
+    with pytest.raises(GitFailure):
+        lock.acquire(patient=False)
+
+
+def test_the_lock_of_a_living_worker_stays(git_dir, lock):
+    IndexLock(git_dir, None).acquire(patient=False)
+    assert lock.is_foreign()
+    with pytest.raises(GitFailure):
+        lock.acquire(patient=False)
+
+
 def test_the_proof_of_another_project_is_none(project, git_dir, journal, tmp_path):
     IndexLock(git_dir, journal).acquire(patient=False)
     (tmp_path / "other").mkdir()

@@ -717,11 +717,13 @@ def test_what_a_commit_by_hand_writes_over_is_mended_however_late(project, store
     project.assert_sound()
 
 
-def test_a_lock_of_a_branch_that_a_dead_worker_left_is_removed_and_no_other(project):
+@pytest.mark.parametrize("reused", [False, True])
+def test_a_lock_of_a_branch_that_a_dead_worker_left_is_removed_and_no_other(project, reused):
     git_dir = locate(str(project.root))
     child = subprocess.Popen(["true"])
     child.wait()
-    proof = project.root / f".git/maadd-ref.{child.pid}"
+    mark = f"{os.getppid()}.1" if reused else str(child.pid)
+    proof = project.root / f".git/maadd-ref.{mark}"
     proof.write_text(f"{project.head()}\n")
     ours = project.root / ".git/refs/heads/main.lock"
     os.link(proof, ours)

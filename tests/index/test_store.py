@@ -9,6 +9,7 @@ import apsw
 import pytest
 
 from maadd.protocol.errors import MaadError
+from maadd_worker.disk import log_room
 from maadd_worker.index import writer as writer_module
 from maadd_worker.index.layout import LAYOUT_VERSION
 from maadd_worker.index.rebuilt import EPOCH_KEY
@@ -91,6 +92,38 @@ def test_another_layout_is_rebuilt_and_hands_its_versions_over(project, clock, v
     assert order == ["a", "b", "c", "d"]
     assert project.writer.meta_get(EPOCH_KEY) != epoch
     assert project.writer.meta_get(VERSIONS_RESET_KEY) is None
+
+
+def feed(project) -> list[str]:
+    """The ids of all changes in the order of their numbers, those of deletions in capitals."""
+    rows = project.writer.connection.execute(
+        "SELECT change_seq, doc_id FROM documents UNION ALL "
+        "SELECT change_seq, upper(doc_id) FROM deletions ORDER BY change_seq"
+    )
+    return [doc_id for _, doc_id in rows]
+
+
+def test_hard_deletions_outlive_a_layout_in_their_place(project, clock):
+    for name in ("a", "b", "c", "d"):
+        project.index_file(project.task(f"tsk-{name}"))
+        clock.advance()
+    with project.writer.transaction():
+        project.writer.remove_document("tsk-b")
+        project.writer.let_go("tsk-d")
+    (project.path / "work/tasks/tsk-b.md").unlink()
+    clock.advance()
+    project.index_file(project.task("tsk-c", state="done"))
+    assert feed(project) == ["tsk-a", "TSK-B", "TSK-D", "tsk-c"]
+    last = project.writer.last_seq
+    project.writer.connection.pragma("user_version", LAYOUT_VERSION - 1)
+    project.reopen()
+    assert project.index.former_layout == LAYOUT_VERSION - 1
+    assert project.writer.last_seq == last - 1
+    # The file of the last one is back: no reader may take its deletion for the later change.
+    project.run()
+    assert feed(project) == ["tsk-a", "tsk-d", "TSK-B", "tsk-c"]
+    project.reopen()
+    assert project.index.former_layout is None
 
 
 def test_a_reference_index_hands_over_what_it_has(project):
@@ -224,6 +257,16 @@ def test_the_deletion_log_is_trimmed_but_keeps_its_newest_numbers(project, monke
     project.run()
     rows = project.writer.connection.execute("SELECT doc_id FROM deletions ORDER BY change_seq")
     assert rows.fetchall() == [("mbr-3",), ("mbr-4",)]
+
+
+def test_a_write_on_a_full_disk_first_gives_the_space_of_the_log_back(project, monkeypatch):
+    project.index_file(project.task("tsk-a"))
+    project.index_file(project.task("tsk-b"))
+    before = project.index.log_bytes
+    monkeypatch.setattr(log_room, "_free", lambda _path: 0)
+    project.index_file(project.task("tsk-c"))
+    assert 0 < project.index.log_bytes < before
+    assert project.ids() == ["tsk-a", "tsk-b", "tsk-c"]
 
 
 def test_a_hard_delete_leaves_no_text_in_the_files(project):

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from maadd.ops.lines import open_sink
+
 
 class LogFile:
     """A descriptor to log to, and its lines."""
@@ -17,6 +19,7 @@ class LogFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self.sink = open_sink(self.descriptor)
 
     def text(self) -> str:
         return self.path.read_text()

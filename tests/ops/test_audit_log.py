@@ -102,6 +102,33 @@ def test_threads_never_mix_lines(tmp_path: Path, read_lines: Reader) -> None:
         assert [line["number"] for line in lines if line["worker"] == worker] == list(range(200))
 
 
+def test_the_first_failure_and_the_recovery_are_told(
+    tmp_path: Path, read_lines: Reader, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "audit.log"
+    path.symlink_to("/dev/full")
+    told: list[str | None] = []
+    audit = AuditLog.open(str(path), on_fault=told.append)
+    for _ in range(3):
+        audit.write("lost")
+    assert told == ["No space left on device"]
+    path.unlink()
+    audit.reopen()
+    for _ in range(2):
+        audit.write("kept")
+    audit.close()
+    assert told == ["No space left on device", None]
+    assert audit.lost == 3
+    assert [line["msg"] for line in read_lines(path)] == ["kept", "kept"]
+    assert capfd.readouterr().err.count('"msg":"lost"') == 3
+
+
+def test_a_pipe_that_nobody_reads_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(MaadError, match="MAAD_AUDIT_PATH"):
+        AuditLog.open(str(tmp_path / "pipe"))
+
+
 SCRIPT = """
 import os, sys
 from maadd.ops.audit import AuditLog

@@ -16,13 +16,14 @@ from typing import Protocol
 
 import pytest
 
+from maadd.ops.lines import open_sink
 from maadd.ops.logs import (
-    LineLogger,
     capture_library_logs,
     log_channel_ready,
     log_engine,
     open_ops_log,
 )
+from maadd.protocol.line_sink import LineSink
 
 TOKEN = "maad_pat_" + "0123456789abcdef" * 2
 LEVELS = ["debug", "info", "warning", "error", "critical"]
@@ -30,6 +31,7 @@ LEVELS = ["debug", "info", "warning", "error", "critical"]
 
 class LogFile(Protocol):
     descriptor: int
+    sink: LineSink
 
     def text(self) -> str: ...
     def lines(self) -> list[dict[str, object]]: ...
@@ -37,7 +39,7 @@ class LogFile(Protocol):
 
 def test_the_line_of_a_call(log_file: LogFile) -> None:
     before = int(time.time() * 1000)
-    open_ops_log(descriptor=log_file.descriptor).info(
+    open_ops_log(sink=log_file.sink).info(
         "tool_call",
         request_id="r",
         session_id="s",
@@ -87,14 +89,14 @@ def test_the_line_of_a_call(log_file: LogFile) -> None:
 def test_levels_are_numbers_and_filter(
     log_file: LogFile, threshold: str, numbers: list[int]
 ) -> None:
-    log = open_ops_log(threshold, descriptor=log_file.descriptor)
+    log = open_ops_log(threshold, sink=log_file.sink)
     for method in LEVELS:
         getattr(log, method)("x")
     assert [line["level"] for line in log_file.lines()] == numbers
 
 
 def test_the_first_line_of_a_boot(log_file: LogFile) -> None:
-    log = open_ops_log("debug", descriptor=log_file.descriptor)
+    log = open_ops_log("debug", sink=log_file.sink)
     log_channel_ready(log, "debug", descriptor=log_file.descriptor)
     (line,) = log_file.lines()
     assert line["msg"] == "ops_channel_ready"
@@ -103,7 +105,7 @@ def test_the_first_line_of_a_boot(log_file: LogFile) -> None:
 
 
 def test_some_lines_repeat_their_name_in_event(log_file: LogFile) -> None:
-    log = open_ops_log(descriptor=log_file.descriptor)
+    log = open_ops_log(sink=log_file.sink)
     log.info("tokens_reload", total=2, active=1)
     log.info("auth_failure", reason="unknown")
     assert [line.get("event") for line in log_file.lines()] == ["tokens_reload", None]
@@ -114,7 +116,7 @@ def test_some_lines_repeat_their_name_in_event(log_file: LogFile) -> None:
     [("fatal", 60), ("error", 50), ("degraded", 40), ("best_effort", 40), ("info", 30)],
 )
 def test_engine_lines(log_file: LogFile, severity: str, number: int) -> None:
-    log = open_ops_log(descriptor=log_file.descriptor)
+    log = open_ops_log(sink=log_file.sink)
     log_engine(log, severity, "engine", "write_slow", "a slow write", op="create", elapsedMs=700)
     (line,) = log_file.lines()
     shown = {key: line[key] for key in ("level", "msg", "event", "category", "operation", "op")}
@@ -129,7 +131,7 @@ def test_engine_lines(log_file: LogFile, severity: str, number: int) -> None:
 
 
 def test_fields_never_replace_the_members_of_the_line(log_file: LogFile) -> None:
-    open_ops_log(descriptor=log_file.descriptor).info("x", level="high", pid=0, time="noon")
+    open_ops_log(sink=log_file.sink).info("x", level="high", pid=0, time="noon")
     (line,) = log_file.lines()
     assert line["level"] == 30
     assert line["pid"] == os.getpid()
@@ -137,7 +139,7 @@ def test_fields_never_replace_the_members_of_the_line(log_file: LogFile) -> None
 
 
 def test_an_exception_shows_type_message_and_frames_but_no_second_line(log_file: LogFile) -> None:
-    log = open_ops_log(descriptor=log_file.descriptor)
+    log = open_ops_log(sink=log_file.sink)
     text = "\n".join([f"refused {TOKEN}", "private"])
     try:
         raise ValueError(text)
@@ -157,7 +159,7 @@ def test_an_exception_shows_type_message_and_frames_but_no_second_line(log_file:
 
 
 def test_the_cause_of_an_exception_is_shown(log_file: LogFile) -> None:
-    log = open_ops_log(descriptor=log_file.descriptor)
+    log = open_ops_log(sink=log_file.sink)
     try:
         try:
             raise KeyError("first")
@@ -172,7 +174,7 @@ def test_the_cause_of_an_exception_is_shown(log_file: LogFile) -> None:
 
 def test_no_token_in_any_place_of_a_line(log_file: LogFile) -> None:
     for pretty in (False, True):
-        log = open_ops_log(descriptor=log_file.descriptor, pretty=pretty)
+        log = open_ops_log(sink=log_file.sink, pretty=pretty)
         log.info(TOKEN, a=TOKEN, b={"c": [TOKEN]}, authorization=f"Bearer {TOKEN}")
         log.bind(bound=TOKEN).info("x %s", TOKEN)
         log_engine(log, "info", TOKEN, TOKEN, TOKEN)
@@ -181,14 +183,14 @@ def test_no_token_in_any_place_of_a_line(log_file: LogFile) -> None:
 
 
 def test_text_that_is_no_unicode_is_escaped(log_file: LogFile) -> None:
-    open_ops_log(descriptor=log_file.descriptor).info("x", a="\ud800", b={"\udfff": ["é"]})
+    open_ops_log(sink=log_file.sink).info("x", a="\ud800", b={"\udfff": ["é"]})
     (line,) = log_file.lines()
     assert line["a"] == "\\ud800"
     assert line["b"] == {"\\udfff": ["é"]}
 
 
 def test_the_format_for_people(log_file: LogFile) -> None:
-    log = open_ops_log(descriptor=log_file.descriptor, pretty=True)
+    log = open_ops_log(sink=log_file.sink, pretty=True)
     log.warning("session_token_evicted", token_id="tok-1", reason="revoked")
     try:
         raise RuntimeError("boom")
@@ -203,26 +205,28 @@ def test_the_format_for_people(log_file: LogFile) -> None:
 def test_a_channel_that_is_gone_does_not_stop_the_server() -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    sink = LineLogger(writer)
-    sink.write(b"x\n")
+    sink = open_sink(writer)
+    open_ops_log(sink=sink).info("x")
+    sink.close()
     os.close(writer)
     assert sink.lost == 1
 
 
 def test_a_slow_reader_of_a_pipe_loses_nothing() -> None:
     reader, writer = os.pipe()
-    os.set_blocking(writer, False)
     received = bytearray()
 
     def drain() -> None:
         while chunk := os.read(reader, 4096):
             received.extend(chunk)
 
-    log = open_ops_log(descriptor=writer)
+    sink = open_sink(writer)
+    log = open_ops_log(sink=sink)
     thread = threading.Thread(target=drain)
     thread.start()
     for number in range(500):
         log.info("x", number=number, padding="p" * 1000)
+    sink.close(10)
     os.close(writer)
     thread.join()
     os.close(reader)
@@ -244,7 +248,7 @@ def library_logging() -> Iterator[None]:
 
 @pytest.mark.usefixtures("library_logging")
 def test_what_libraries_log_goes_the_same_way_from_warning_on(log_file: LogFile) -> None:
-    capture_library_logs(open_ops_log(descriptor=log_file.descriptor))
+    capture_library_logs(open_ops_log(sink=log_file.sink))
     logging.getLogger("library.access").info("GET /mcp")
     logging.getLogger("library.server").warning("slow %s", TOKEN)
     logging.getLogger("mcp.server").error("invalid request\ninput_value={'body': 'private'}")

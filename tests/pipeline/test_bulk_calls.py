@@ -158,12 +158,14 @@ def test_a_replay_is_a_replay_also_in_dry_run(make_bench: Any) -> None:
     assert answer["_meta"]["replayed"] is True
 
 
-def test_a_preview_that_is_too_long_has_written_nothing(make_bench: Any) -> None:
-    bench = make_bench(response_max_bytes=2000)
-    body = msgspec.json.encode({"affected": ["x" * 100] * 100})
+def test_a_preview_that_cannot_be_cut_has_written_nothing(make_bench: Any) -> None:
+    bench = make_bench(response_max_bytes=200)
+    body = msgspec.json.encode({"affected": ["x" * 100] * 100, "previewToken": "t" * 200})
     bench.worker.answers = [Reply("", ok=True, body=body, rows=100)]
     preview = bench.error("maad_delete_where", docType="ship", filters={})
     assert (preview["code"], preview["details"]["writeOutcome"]) == (
         "RESPONSE_TOO_LARGE",
         "read_only",
     )
+    assert "suggestedLimit" not in preview["details"]
+    assert preview["details"]["hint"] == "Nothing was written; narrow the scope of the call"

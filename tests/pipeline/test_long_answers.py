@@ -70,6 +70,37 @@ def test_what_was_done_is_told_with_as_many_entries_as_fit(make_bench: Any, tool
     assert mark == {"lists": {"data.succeeded": {"shown": len(shown), "total": 900}}}
 
 
+def test_the_preview_of_a_change_is_cut_like_the_change(make_bench: Any) -> None:
+    bench = make_bench(response_max_bytes=CAP)
+    data = {"dryRun": True, "totalAffected": 900, "affected": entries("a", 900), "missing": []}
+    for tool, args in CONFIRMED.items():
+        if args.get("confirm"):
+            preview = {**args, "confirm": False}
+            answer = answered(bench, tool, {**data, "previewToken": "t"}, None, **preview)
+            mark = answer["_meta"]["truncated"]
+            shown = len(answer["data"]["affected"])
+            assert mark["lists"] == {"data.affected": {"shown": shown, "total": 900}}
+            assert "previewToken" in mark["rest"]
+            assert (answer["data"]["previewToken"], answer["data"]["totalAffected"]) == ("t", 900)
+
+
+def test_a_list_that_was_a_part_already_keeps_its_true_total(make_bench: Any) -> None:
+    bench = make_bench(response_max_bytes=CAP)
+    data = {"scanned": 200, "errors": entries("bad", 100), "errorsTotal": 200}
+    answer = answered(bench, "maad_reindex", data)
+    shown = len(answer["data"]["errors"])
+    mark = answer["_meta"]["truncated"]["lists"]
+    assert mark == {"data.errors": {"shown": shown, "total": 200}}
+
+
+def test_what_was_deleted_is_listed_where_deletions_are(make_bench: Any) -> None:
+    bench = make_bench(response_max_bytes=CAP)
+    for tool in ("maad_bulk_delete", "maad_delete_where", "maad_purge_soft_deleted"):
+        data = {"succeeded": entries("ok", 900)}
+        answer = answered(bench, tool, data, None, **CONFIRMED[tool])
+        assert "includeDeletes: true" in answer["_meta"]["truncated"]["rest"]
+
+
 def test_failures_stay_longest(make_bench: Any) -> None:
     bench = make_bench(response_max_bytes=CAP)
     data = {"succeeded": entries("ok", 500), "failed": entries("bad", 20)}

@@ -119,6 +119,7 @@ class SmallEngine:
     @classmethod
     def open(cls, config: WorkerConfig, progress: Progress) -> SmallEngine:
         append(config.root, "starts", str(os.getpid()))
+        append(config.root, "served", str(config.served))
         match behaviour(config.root).split():
             case ["refuse"]:
                 raise MaadError("INDEX_EMPTY", "nothing here", {"why": "test"})

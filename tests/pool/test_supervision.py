@@ -86,6 +86,7 @@ async def test_a_project_that_cannot_be_opened_answers_why_for_a_while(
         supervisor = bench.pool._supervisors["one"]
         supervisor._failure = msgspec.structs.replace(supervisor._failure, valid_until=0.0)
         assert (await bench.read(project, "echo")).ok
+        assert project.lines("served") == ["False", "False"]
 
 
 async def test_all_reasons_of_a_failed_start_are_told(open_bench: OpenBench) -> None:
@@ -190,6 +191,7 @@ async def test_a_killed_worker_is_replaced_and_the_log_hints_at_memory(
             await gone(old)
             await until(lambda: bench.pool.snapshot(project).restarts)
             assert (await bench.read(project, "echo")).ok
+            assert project.lines("served") == ["False", "True"]
             snapshot = bench.pool.snapshot(project)
             assert (snapshot.state, snapshot.restarts) == ("ready", 1)
             assert snapshot.last_exit is not None

@@ -16,6 +16,7 @@ def written(level: str, project: str = "notes") -> list[dict[str, object]]:
     log.warn("worker_odd", error="OSError")
     log.error("worker_bad")
     log.engine("warn", "write_slow", "held for 600 ms", op="maad_create", elapsedMs=600)
+    log.close(10)
     os.close(write_fd)
     with open(read_fd) as lines:
         return [json.loads(line) for line in lines]

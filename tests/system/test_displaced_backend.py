@@ -64,10 +64,22 @@ def test_a_server_gets_over_the_loss_of_its_files_and_loses_no_write(
     assert error["code"] == "FILE_READ_ERROR"
     assert "folder cannot be opened" in error["message"]
     assert not project.exists()
+    # A bare mount point in its place, which gets no new project.
+    project.mkdir()
+    assert eventually(
+        lambda: "not the one that was served" in client.call("maad_summary")["errors"][0]["message"]
+    )
+    assert os.listdir(project) == []
+    project.rmdir()
+    # A lock that a worker left there which is dead is no obstacle.
+    dead = project.parent / "away/.git/index.lock"
+    dead.write_text(f"maadd {os.getpid()}.1 {'ab' * 16}\n")
     (project.parent / "away").rename(project)
     assert eventually(lambda: bool(client.call("maad_summary")["ok"]), 20)
     rows = client.ok("maad_query", docType="note", limit=100)["results"]
     assert {"nte-one", "nte-two", "nte-three"} < {row["docId"] for row in rows}
+    assert client.ok("maad_health")["history"]["pendingWrites"] == 0
+    assert not held.exists()
     assert "Lost" not in run(BIN / "maad", "query", "note", f"--project={project}", "--json")
 
     # The runtime directory: nothing is lost that was up, and a start makes it anew.

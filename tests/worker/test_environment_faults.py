@@ -9,6 +9,7 @@ import errno
 import itertools
 import os
 import random
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -176,7 +177,27 @@ def test_a_full_disk_refuses_writes_whole_and_takes_them_later(
                 assert not msgspec.json.decode(again.body).get("failed")
     assert refused > 0
     work_on(one, script)
+    # The program `git` leaves what it could not finish to its own cleaning.
+    one.git("prune", "--expire=now")
     close_and_check(one)
+
+
+def test_a_start_on_a_full_disk_serves_what_is_there(
+    small_disk: Path | None, open_project: Any, engine_class: Any
+) -> None:
+    if small_disk is None:
+        return
+    crashed = open_project("feed")
+    for number in range(20):
+        fields, body = {"name": f"Ada {number}"}, "words " * 2000
+        crashed.ok("maad_create", docType="ship", docId=f"shp-{number}", fields=fields, body=body)
+    root = small_disk / "project"
+    shutil.copytree(crashed.root, root, ignore=shutil.ignore_patterns("disk"))
+    with full(small_disk, 0):
+        served = engine_class(root, "feed")
+        assert served.ok("maad_get", docId="shp-19")["frontmatter"]["name"] == "Ada 19"
+    served.ok("maad_update", docId="shp-19", fields={"name": "Bo"})
+    served.close()
 
 
 @pytest.mark.parametrize("mode", ["audit", "batch"])

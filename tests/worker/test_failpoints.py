@@ -54,7 +54,8 @@ def test_a_worker_says_that_failpoints_are_armed(
     [notice] = [one for one in project.engine._notices if one.event == "failpoints_armed"]
     assert notice.members == {"names": ["read.slow", "journal.begin"]}
     error = project.error("maad_create", docType="ship", fields={"name": "A"})
-    assert (error["code"], "No space left" in error["message"]) == ("BACKEND_ERROR", True)
+    assert (error["code"], "No space left" in error["message"]) == ("WRITE_ERROR", True)
+    assert error["details"]["errno"] == "ENOSPC"
     project.ok("maad_create", docType="ship", fields={"name": "A"})
     assert project.ok("maad_get", docId="shp-a")["version"] == 1
 

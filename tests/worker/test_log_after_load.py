@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from maadd_worker import engine_aftercare
 from maadd_worker.index import full_pass
 
 
@@ -30,3 +31,19 @@ def test_a_quiet_writer_writes_the_log_back(
     project.engine.settle(True)
     assert not writer.log_held
     assert project.ok("maad_summary")["totalDocuments"] == 3
+
+
+def test_a_long_log_is_cut_off_in_quiet_and_not_before(
+    open_project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = open_project()
+    index = project.engine._index
+    monkeypatch.setattr(engine_aftercare, "_LONG_LOG_BYTES", 0)
+    project.ok("maad_create", docType="ship", fields={"name": "Ada"})
+    pause = project.engine.settle(True)
+    assert pause is not None
+    assert pause <= engine_aftercare._QUIET_S
+    assert index.log_bytes > 0
+    monkeypatch.setattr(engine_aftercare, "_QUIET_S", 0.0)
+    project.engine.settle(True)
+    assert index.log_bytes == 0

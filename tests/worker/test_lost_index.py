@@ -9,9 +9,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from maadd_worker.history import lost_versions
+from maadd_worker.index.layout import INDEX_PATH, LAYOUT_VERSION
+from maadd_worker.index.store import Index
 
 STAMPS = ("version", "createdAt", "updatedAt")
 SHIP = "---\ndoc_id: {id}\ndoc_type: ship\nschema: ship.v1\nname: {name}\n---\n"
@@ -350,3 +353,43 @@ def test_the_copy_of_an_earlier_index_goes_before_git_where_the_file_is_the_same
     assert stamps(fleet, "shp-ada") == precise
     assert [stamps(fleet, f"shp-{name}")[0] for name in ("bo", "cy")] == [4, 1]
     assert not is_reset(fleet)
+
+
+@pytest.mark.parametrize(("step", "maker"), [(-1, "an older program"), (1, "a newer program")])
+def test_an_index_of_another_layout_is_made_anew_by_the_start(
+    fleet: Any, step: int, maker: str
+) -> None:
+    for doc_id in ("shp-a", "shp-b", "shp-c"):
+        fleet.ok("maad_create", docType="ship", docId=doc_id, fields={"name": "Ada"})
+    fleet.ok("maad_update", docId="shp-a", fields={"name": "Bo"})
+    fleet.ok("maad_delete", docId="shp-b", mode="hard")
+    fleet.ok("maad_delete", docId="shp-c")
+    before = stamps(fleet, "shp-a")
+    changes = fleet.ok("maad_changes_since", includeDeletes=True)["changes"]
+    fleet.settle()
+    fleet.close()
+    relabel_index(fleet.root, step)
+    fleet.reopen()
+    told: list[tuple[str, dict[str, Any]]] = []
+    fleet.engine.connect_log(lambda event, **members: told.append((event, members)))
+    layouts = {"former_layout": LAYOUT_VERSION + step, "layout": LAYOUT_VERSION}
+    assert ("index_layout_changed", {**layouts, "made_by": maker}) in told
+    assert stamps(fleet, "shp-a") == before
+    assert fleet.ok("maad_changes_since", includeDeletes=True)["changes"] == changes
+    assert not is_reset(fleet)
+
+
+def test_a_start_goes_on_with_the_new_layout_that_another_did_not_finish(fleet: Any) -> None:
+    fleet.ok("maad_create", docType="ship", docId="shp-a", fields={"name": "Ada"})
+    fleet.close()
+    relabel_index(fleet.root, -1)
+    Index.open(str(fleet.root / INDEX_PATH), read_only=False).close()
+    fleet.reopen()
+    assert fleet.ok("maad_get", docId="shp-a")["version"] == 1
+
+
+def relabel_index(root: Path, step: int) -> None:
+    """Have the index pass for one of a program so many layouts ahead."""
+    connection = apsw.Connection(str(root / INDEX_PATH))
+    connection.pragma("user_version", LAYOUT_VERSION + step)
+    connection.close()

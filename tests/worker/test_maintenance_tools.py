@@ -92,6 +92,22 @@ def test_a_scope_that_is_none_is_refused(shared: Any, scope: dict[str, Any], cod
     assert shared.error("maad_reindex", **scope)["code"] == code
 
 
+def test_every_path_that_a_whole_run_looks_at_is_a_scope(shared: Any) -> None:
+    places = ["my log.md", "Übersicht.md", "c#.md", "a&b.md", ".hidden.md", "my notes.md/a.md"]
+    for number, place in enumerate(places):
+        file = shared.root / "ships" / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(SHIP.format(f"shp-path-{number}"))
+        assert shared.ok("maad_reindex", path=f"ships/{place}")["indexed"] == 1, place
+    assert shared.ok("maad_reindex", path="ships/my notes.md")["scanned"] == 1
+    for path in ("ships/.git", "ships/.hidden/a.md", "ships/.hidden.d/"):
+        assert shared.error("maad_reindex", path=path)["code"] == "INVALID_FIELDS", path
+    for path in ("ships/../ships", "/ships", "ships//a.md", "", "."):
+        assert shared.error("maad_reindex", path=path)["code"] == "PATH_OUTSIDE_PROJECT", path
+    two = shared.error("maad_reindex", docId="shp-path-0", docType="ship")
+    assert two["details"] == {"field": "docType"}
+
+
 def test_a_type_whose_indexed_fields_change_is_rebuilt(open_project: Any) -> None:
     project = open_project()
     write_ships(project, "shp-a")

@@ -29,9 +29,9 @@ from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare, sooner
-from maadd_worker.engine_events import reindex_events, stale_model_event, truncated_events
+from maadd_worker.engine_events import layout_event, reindex_events, stale_event, truncated_events
 from maadd_worker.engine_jobs import ENDED_JOBS_KEY, JOBS_KEY, Jobs
-from maadd_worker.engine_placement import keep_entries, placement_of
+from maadd_worker.engine_placement import keep_entries, placement_of, staying
 from maadd_worker.engine_report import empty_advisories, free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
 from maadd_worker.engine_writes import RecordWrites, Refused
@@ -47,7 +47,6 @@ from maadd_worker.index.pass_report import ReindexReport
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.rebuilt import note_nothing_lost
 from maadd_worker.index.store import Index, IndexReader
-from maadd_worker.index.writer import FIRST_PASS_KEY
 from maadd_worker.instructions.files import InstructionFiles
 from maadd_worker.instructions.refresh import RefreshContext, check_refresh
 from maadd_worker.instructions.scaffold import Notice, bind_notices, scaffold
@@ -142,9 +141,11 @@ class Engine:
         with contextlib.ExitStack() as undo:
             root = ProjectRoot.open(config.root)
             undo.callback(root.close)
-            make_backend(root, read_only=read_only)
+            undo.enter_context(staying(root))
+            make_backend(root, read_only=read_only, served=config.served)
+            held = root.held_path
             lock = OwnerLock.acquire(
-                root.path, config.control_endpoint, config.server, read_only=read_only
+                held, config.control_endpoint, config.server, read_only=read_only
             )
             undo.callback(lock.release)
             make_model_files(root, read_only=read_only)
@@ -159,7 +160,7 @@ class Engine:
             if not read_only:
                 journal = Journal.open(root.path, fsync=config.settings.fsync)
                 undo.callback(journal.close)
-            history = HistoryController.open(root.path, config.history, config.settings, journal)
+            history = HistoryController.open(held, config.history, config.settings, journal)
             undo.callback(history.close)
             engine = cls(config, root, lock, model, index, journal, history, semantic)
             if lock.ended is not None:
@@ -182,16 +183,19 @@ class Engine:
         """The false-empty guard (spec 01 §14.6)."""
         model = self._model.model
         with contextlib.closing(self._index.reader()) as reader:
-            begun = self._index.created or reader.meta_get(FIRST_PASS_KEY) is not None
-            self.index_empty = unindexed_files(reader, model, self._root, begun=begun)
+            created = self._index.created
+            self.index_empty = unindexed_files(reader, model, self._root, created=created)
             self._may_have_lost = may_have_lost(reader)
-        if self._index.created and not self._index.carried and has_no_file(model, self._root):
+        if created and not self._index.carried and has_no_file(model, self._root):
             note_nothing_lost(self._index.writer())
-        if self.index_empty is not None and self._settings.boot_reindex and not self.read_only:
+        asked = self.index_empty is not None and self._settings.boot_reindex and not self.read_only
+        former = self._index.former_layout
+        if former is not None:
+            # Nothing was lost: another version of the program has left the files to be read again.
+            self._notices.append(layout_event(former))
+        if asked or former is not None:
             steps = reindex_steps(self._write_context(), ReindexArgs(), unread=True)
-            report = run_steps(
-                steps, lambda done: progress(f"reindex {done.doc_type} {done.scanned}")
-            )
+            report = run_steps(steps, lambda at: progress(f"reindex {at.doc_type} {at.scanned}"))
             self._notices += reindex_events(report)
             self.index_empty = None
 
@@ -419,18 +423,17 @@ class Engine:
             # What could not be indexed is in the report; the rest is served.
             self.index_empty = None
             self._watch_when_served()
-        broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
         if self._watching.commits_edits:
             self._aftercare.inspect_again()
+        broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
         report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
         self._notices += reindex_events(report)
         return reindex_outcome(report, args)
 
     def _backup(self, args: BackupArgs) -> Outcome:
         history, policy = self._history, self._config.history
-        context = BackupContext(
-            self._root.path, self._record_paths(), history, policy, self._settings
-        )
+        paths = self._record_paths()
+        context = BackupContext(self._root.held_path, paths, history, policy, self._settings)
         outcome = backup(context, args)
         if args.mode == "create":
             last = {name: outcome.data[name] for name in ("tag", "sha", "createdAt")}
@@ -452,7 +455,7 @@ class Engine:
     def _refresh_model(self) -> None:
         """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
         if changed := stale_files(self._root, self._model.model):
-            event = stale_model_event(self._config.project, self._activity.current, changed)
+            event = stale_event(self._config.project, self._activity.current, changed)
             self._notices.append(event)
             self._adopt(refresh_model(self._root, self._model.model))
 

@@ -3,6 +3,7 @@ log, the ends of integrity sweeps and the traces of deleted text."""
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 
@@ -17,6 +18,9 @@ from maadd_worker.read.health import SWEEP_AT_KEY, SWEEP_FINDINGS_KEY
 _AFTER_LOAD_S = 0.05
 _FORGET_AFTER_S = 0.05
 _FORGET_RETRY_S = 1.0
+_LONG_LOG_BYTES = 1024 * 1024
+_QUIET_S = 1.0
+"""Without a change for so long, a long log is not worth its space any more."""
 
 
 class Aftercare:
@@ -40,6 +44,8 @@ class Aftercare:
         self._wake: Callable[[], None] = _nobody
         self._inspected = False
         self._must_forget = False
+        self._last_change = (0, 0.0)
+        """How many changes the index had seen, and when that was noticed."""
 
     def connect_wake(self, wake: Callable[[], None]) -> None:
         """Hand over what has the writer thread call `settle`; a finished sweep uses it."""
@@ -80,9 +86,21 @@ class Aftercare:
                 self._index.writer().write_log_back()
             else:
                 wait = sooner(wait, _AFTER_LOAD_S)
+        if not read_only and self._index.log_bytes > _LONG_LOG_BYTES:
+            wait = sooner(wait, self._cut_log(idle))
         if self._must_forget:
             wait = sooner(wait, self._forget_deleted(idle))
         return wait
+
+    def _cut_log(self, idle: bool) -> float | None:
+        """Once it is quiet: give the space of a long log back."""
+        changes, now = self._index.writer().connection.total_changes(), time.monotonic()
+        if changes != self._last_change[0] or not idle:
+            self._last_change = (changes, now)
+        quiet = now - self._last_change[1]
+        if quiet < _QUIET_S:
+            return _QUIET_S - quiet
+        return None if self._index.cut_log() else _FORGET_RETRY_S
 
     def _forget_deleted(self, idle: bool) -> float | None:
         """After hard deletes and purges: no copy of the text stays in a log of SQLite, once the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from maadd_worker.index.layout import LAYOUT_VERSION
 from maadd_worker.index.pass_report import ChangedId, ReindexReport
 from maadd_worker.instructions.scaffold import Notice
 
@@ -46,9 +47,16 @@ def changed_id_events(changed: Sequence[ChangedId]) -> list[Notice]:
     return lines
 
 
-def stale_model_event(project: str, trigger: str | None, changed: Sequence[str]) -> Notice:
+def stale_event(project: str, trigger: str | None, changed: Sequence[str]) -> Notice:
     """The registry or schemas were read again, before a write or because they are watched."""
     return Notice(
         "schema_cache_stale",
         {"project": project, "trigger_op": trigger or "watch", "changed_files": list(changed)},
     )
+
+
+def layout_event(former: int) -> Notice:
+    """The index file of an older or a newer program was set aside and is made anew."""
+    made_by = "a newer program" if former > LAYOUT_VERSION else "an older program"
+    members = {"former_layout": former, "layout": LAYOUT_VERSION, "made_by": made_by}
+    return Notice("index_layout_changed", members)

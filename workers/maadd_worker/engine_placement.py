@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 
-from maadd.protocol.errors import MaadError
+from maadd.protocol.errors import MaadError, MaadErrors
 from maadd.protocol.ownership import LOCK_PATH
 from maadd_worker.disk.journal import JOURNAL_PATH, Journal
 from maadd_worker.disk.owner_lock import OwnerLock
@@ -19,6 +20,23 @@ def placement_of(root: ProjectRoot, *, read_only: bool) -> Placement:
     if read_only:
         return Placement(root, followed=(INDEX_PATH,))
     return Placement(root, kept=(LOCK_PATH, INDEX_PATH, JOURNAL_PATH))
+
+
+@contextlib.contextmanager
+def staying(root: ProjectRoot) -> Iterator[None]:
+    """FILE_READ_ERROR in place of what fails because somebody has just moved the folder away."""
+    placement = Placement(root)
+    try:
+        yield
+    except (MaadError, MaadErrors, OSError):
+        if placement.root_is_here:
+            raise
+        raise MaadError(
+            "FILE_READ_ERROR",
+            "the project's folder was moved away while it was opened; it is served again when it "
+            "is back",
+            {"errno": "ENOENT"},
+        ) from None
 
 
 def keep_entries(journal: Journal, root: ProjectRoot, placement: Placement) -> bool:

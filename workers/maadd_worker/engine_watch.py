@@ -66,7 +66,7 @@ class Watching:
         self._settings = config.settings
         self._plans = plans
         self._context = context
-        self._edits = ExternalEdits.asked_for(config.history, root.path, history)
+        self._edits = ExternalEdits.asked_for(config.history, root.held_path, history)
         self._watcher: Watcher | None = None
         self._look: threading.Thread | None = None
 

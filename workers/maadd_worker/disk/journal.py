@@ -7,6 +7,7 @@ quiet moments (`checkpoint`), so that a `begin` costs one fsync and nothing else
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import time
@@ -17,7 +18,9 @@ import apsw
 import msgspec
 
 from maadd.protocol.errors import MaadError
+from maadd_worker.disk.folders import make_folders
 from maadd_worker.disk.journal_import import read_reference_journal
+from maadd_worker.disk.log_room import is_cramped, log_room
 from maadd_worker.failpoints import reach_sqlite
 
 JOURNAL_PATH = "_backend/journal.db"
@@ -40,7 +43,9 @@ _COLUMNS = (
 _INSERT = f"INSERT INTO entry ({_COLUMNS}, seq) VALUES ({','.join('?' * 15)})"
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _QUIET_PAGES = 64
-_MOST_PAGES = 16_384
+_MOST_PAGES = 512
+"""A write takes about three pages: the log is folded back every some hundred writes at the latest,
+and keeps the size that it has then, since growing a file costs more than writing to it."""
 
 
 class JournalEntry(msgspec.Struct, frozen=True):
@@ -83,10 +88,11 @@ def begun_at_ms(entry_id: str) -> int | None:
 class Journal:
     """The journal of one project; used from one thread at a time, under the owner lock."""
 
-    __slots__ = ("_db", "_durable", "_fsync", "_next_seq", "_pages")
+    __slots__ = ("_db", "_durable", "_fsync", "_next_seq", "_pages", "_path")
 
     def __init__(self, db: apsw.Connection, *, fsync: bool) -> None:
         self._db = db
+        self._path = db.filename
         self._fsync = fsync
         self._durable: bool | None = None
         self._pages = 0
@@ -102,7 +108,7 @@ class Journal:
         path = os.path.join(root, JOURNAL_PATH)
         reference = os.path.join(root, REFERENCE_PATH)
         imported = reference_entries(root)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        make_folders(root, os.path.dirname(JOURNAL_PATH))
         try:
             db = apsw.Connection(path)
         except apsw.Error as failure:
@@ -131,6 +137,7 @@ class Journal:
         db.execute("PRAGMA journal_mode=WAL")
         # Commit summaries quote record values, of which a hard delete must leave no copy.
         db.execute("PRAGMA secure_delete=ON")
+        db.execute(f"PRAGMA journal_size_limit={_MOST_PAGES * 4096}")
         db.set_wal_hook(self._log_grew)
         if is_new:
             with self._transaction(durable=True):
@@ -143,10 +150,14 @@ class Journal:
     def begin(self, entries: Sequence[JournalEntry]) -> None:
         """Record the intents of a whole group in one durable transaction.
 
-        Raises BACKEND_ERROR when they are not on disk; nothing of the group is recorded then.
+        Raises WRITE_ERROR on a full disk and BACKEND_ERROR when they are not on disk for another
+        reason; nothing of the group is recorded then.
         """
         if entries:
             with self._reported():
+                if is_cramped(self._path):
+                    with contextlib.suppress(apsw.FullError):
+                        self._cut()
                 reach_sqlite("journal.begin")
                 with self._transaction(durable=True):
                     self._db.executemany(_INSERT, self._rows(entries))
@@ -217,7 +228,11 @@ class Journal:
 
     def meta_set(self, key: str, value: str | None, *, durable: bool = False) -> None:
         """Store `value` under `key`; None removes the key."""
-        with self._reported(), self._transaction(durable=durable):
+        with self._reported():
+            self._set_meta(key, value, durable=durable)
+
+    def _set_meta(self, key: str, value: str | None, *, durable: bool) -> None:
+        with self._transaction(durable=durable):
             if value is None:
                 self._db.execute("DELETE FROM meta WHERE key=?", (key,))
             else:
@@ -234,9 +249,7 @@ class Journal:
     def forget_completed(self) -> None:
         """Leave no text of completed entries on the disk: fold the log back and cut it off."""
         with self._reported():
-            self._set_durable(True)
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            self._start_log()
+            self._cut()
 
     def copy_to(self, other: Journal) -> int:
         """Hand every pending entry over to the journal of a later process; how many there are."""
@@ -279,8 +292,15 @@ class Journal:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
-        if self._pages > _MOST_PAGES:
-            self._fold()
+        if self._pages > log_room(self._path, _MOST_PAGES):
+            # What was written is safe in the log, which then waits for more room.
+            with contextlib.suppress(apsw.FullError):
+                self._fold()
+
+    def _cut(self) -> None:
+        self._set_durable(True)
+        self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._start_log()
 
     def _fold(self) -> None:
         self._set_durable(True)
@@ -289,7 +309,10 @@ class Journal:
 
     def _start_log(self) -> None:
         """Write the head of a new log now: SQLite syncs it apart, which `begin` then need not."""
-        self.meta_set("log_started", str(time.time_ns()), durable=True)
+        self._pages = 0
+        # On a full disk `begin` has to do it, and tells its caller if there is no room for that.
+        with contextlib.suppress(apsw.FullError):
+            self._set_meta("log_started", str(time.time_ns()), durable=True)
 
     def _log_grew(self, _db: apsw.Connection, _name: str, pages: int) -> int:
         self._pages = pages
@@ -299,6 +322,13 @@ class Journal:
     def _reported(self) -> Iterator[None]:
         try:
             yield
+        except apsw.FullError as failure:
+            raise MaadError(
+                "WRITE_ERROR",
+                f"the write journal has no room: {failure}; free some space on the disk of the "
+                "project",
+                {"errno": "ENOSPC"},
+            ) from failure
         except apsw.Error as failure:
             raise MaadError("BACKEND_ERROR", f"the write journal failed: {failure}") from failure
 

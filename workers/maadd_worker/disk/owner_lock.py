@@ -19,6 +19,7 @@ from maadd.protocol.ownership import (
 )
 from maadd.protocol.process_identity import is_running
 from maadd_worker.disk.abandoned_lock import take_over
+from maadd_worker.disk.folders import make_folders
 
 
 class OwnerLock:
@@ -50,11 +51,11 @@ class OwnerLock:
         path = os.path.join(root, LOCK_PATH)
         try:
             if not read_only:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
+                make_folders(root, os.path.dirname(LOCK_PATH))
             lock = cls._take(root, path, shared=read_only)
-        except FileNotFoundError:
-            return cls(None)
         except OSError as failure:
+            if read_only and isinstance(failure, FileNotFoundError):
+                return cls(None)
             raise _cannot_lock(failure) from failure
         if not read_only:
             lock._write_line(this_owner(endpoint, server))

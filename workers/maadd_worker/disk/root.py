@@ -70,6 +70,17 @@ class ProjectRoot:
         self._fd = fd
         self._threads: ThreadPoolExecutor | None = None
 
+    @property
+    def held_path(self) -> str:
+        """A path that leads to the directory that is held wherever it is moved, and to no other
+        that takes its place; children of this process may use it. For tools that need a path."""
+        held = f"/proc/{os.getpid()}/fd/{self._fd}"
+        try:
+            same = os.path.samestat(os.stat(held), os.fstat(self._fd))
+        except OSError:
+            return self.path  # a system without it
+        return held if same else self.path
+
     @classmethod
     def open(cls, path: str) -> ProjectRoot:
         """Hold the directory at `path`; FILE_READ_ERROR when it is none or unreadable."""

@@ -1,36 +1,55 @@
-"""The parts of a project that a starting engine makes when they are missing (spec 01 §1.1)."""
+"""The parts of a project that a starting engine makes when they are missing (spec 01 §1.1).
+
+They are made in the folder that was opened, and nowhere when another one has taken its place.
+"""
 
 from __future__ import annotations
 
 import os
 
 from maadd.protocol.errors import MaadError
+from maadd_worker.disk.folders import make_folders
 from maadd_worker.disk.root import ProjectRoot
 
 REGISTRY_PATH = "_registry/object_types.yaml"
 EMPTY_REGISTRY = "types: {}\n"
 
 
-def make_backend(root: ProjectRoot, *, read_only: bool) -> None:
-    """The folder of index, journal and lock; READ_ONLY when it is missing and may not be made."""
+def make_backend(root: ProjectRoot, *, read_only: bool, served: bool = False) -> None:
+    """The folder of index, journal and lock; READ_ONLY when it is missing and may not be made.
+
+    FILE_READ_ERROR for a folder that was `served` before and has no registry now: it is an empty
+    one in the place of the real one, such as the mount point of a file system that is away.
+    """
+    if served and not _has_registry(root):
+        raise MaadError(
+            "FILE_READ_ERROR",
+            f"the project's folder has no {REGISTRY_PATH} any more, so that it is not the one that "
+            "was served; put it back, or begin anew with maad init",
+            {"file": REGISTRY_PATH, "errno": "ENOENT"},
+        )
     _make_folder(root, "_backend", read_only=read_only)
 
 
 def make_model_files(root: ProjectRoot, *, read_only: bool) -> None:
     """An empty registry and the schema folder, where they are missing."""
-    if not os.path.lexists(os.path.join(root.path, REGISTRY_PATH)):
+    if not _has_registry(root):
         _refuse(REGISTRY_PATH, read_only=read_only)
         try:
-            os.makedirs(os.path.join(root.path, "_registry"), exist_ok=True)
-            with open(os.path.join(root.path, REGISTRY_PATH), "x", encoding="utf-8") as file:
+            make_folders(root.held_path, os.path.dirname(REGISTRY_PATH))
+            with open(os.path.join(root.held_path, REGISTRY_PATH), "x", encoding="utf-8") as file:
                 file.write(EMPTY_REGISTRY)
         except OSError as error:
             raise _cannot(REGISTRY_PATH, error) from error
     _make_folder(root, "_schema", read_only=read_only)
 
 
+def _has_registry(root: ProjectRoot) -> bool:
+    return os.path.lexists(os.path.join(root.held_path, REGISTRY_PATH))
+
+
 def _make_folder(root: ProjectRoot, name: str, *, read_only: bool) -> None:
-    path = os.path.join(root.path, name)
+    path = os.path.join(root.held_path, name)
     if os.path.isdir(path):
         return
     _refuse(f"{name}/", read_only=read_only)

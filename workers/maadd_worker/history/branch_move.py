@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from maadd_worker.disk.folders import make_folders
 from maadd_worker.disk.publish import is_gone
 from maadd_worker.failpoints import reach
 from maadd_worker.history.git_dir import GitDir
+from maadd_worker.history.left_behind import has_ended, mark_of_this_process
 from maadd_worker.history.outcome import GitFailure
 from maadd_worker.history.store import Person
 
@@ -55,8 +57,8 @@ def move_ref(
     """
     path = _path(git_dir, name)
     lock = f"{path}.lock"
-    proof = os.path.join(_base(git_dir, name), f"{PROOF_PREFIX}{os.getpid()}")
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    proof = os.path.join(_base(git_dir, name), f"{PROOF_PREFIX}{mark_of_this_process()}")
+    make_folders(_base(git_dir, name), *name.split("/")[:-1])
     with _proof(proof, new):
         _take(proof, lock, new, name)
         try:
@@ -80,8 +82,8 @@ def reclaim_refs(git_dir: GitDir) -> bool:
     reclaimed = False
     for base in {git_dir.path, git_dir.common}:
         for name in os.listdir(base):
-            pid = name.removeprefix(PROOF_PREFIX)
-            if pid == name or not pid.isdecimal() or not is_gone(int(pid)):
+            mark = name.removeprefix(PROOF_PREFIX)
+            if mark == name or not _is_left_behind(mark):
                 continue
             proof = os.path.join(base, name)
             status = os.lstat(proof)
@@ -92,6 +94,13 @@ def reclaim_refs(git_dir: GitDir) -> bool:
                         reclaimed = True
             os.unlink(proof)
     return reclaimed
+
+
+def _is_left_behind(mark: str) -> bool:
+    # This process counts as well: it moves no branch yet.
+    if mark == mark_of_this_process() or has_ended(mark):
+        return True
+    return mark.isdecimal() and is_gone(int(mark))
 
 
 def _base(git_dir: GitDir, name: str) -> str:
@@ -147,7 +156,7 @@ def _write_logs(git_dir: GitDir, old: str, new: str, log: RefLog) -> None:
     for name in log.names:
         path = os.path.join(_base(git_dir, name), "logs", *name.split("/"))
         if log.always:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            make_folders(_base(git_dir, name), "logs", *name.split("/")[:-1])
         elif not os.path.exists(path):
             continue
         with open(path, "ab") as file:

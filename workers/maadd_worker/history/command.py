@@ -58,7 +58,7 @@ def child_environment(root: str, identity: Mapping[str, str] | None = None) -> d
     environment |= {
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_CEILING_DIRECTORIES": os.path.dirname(root),
+        "GIT_CEILING_DIRECTORIES": os.path.dirname(os.path.realpath(root)),
         "LC_ALL": "C",
     }
     if identity:

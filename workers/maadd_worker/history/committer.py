@@ -139,10 +139,22 @@ class Committer:
                 self._report.error(failure, "index")
                 return LOCK_POLL_S if failure.reason == "index-lock" else RETRY_S
         if wait is None and self._finished:
-            if self._journal is not None:
-                self._journal.complete(self._finished)
+            if not self._forget_entries(self._finished):
+                return RETRY_S
             self._finished = []
         return wait
+
+    def _forget_entries(self, ids: Sequence[str]) -> bool:
+        """Drop journal entries whose commits are there; False on a full disk, where they stay
+        until there is room: whoever looks at them sees that they are done."""
+        try:
+            if self._journal is not None:
+                self._journal.complete(ids)
+        except MaadError as failure:
+            if failure.code != "WRITE_ERROR":
+                raise
+            return False
+        return True
 
     def recheck_index(self) -> bool:
         """See Store.recheck_index; False also when it cannot be done now."""

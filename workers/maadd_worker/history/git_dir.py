@@ -16,15 +16,27 @@ from maadd_worker.history.outcome import GitFailure
 
 
 class GitDir(msgspec.Struct, frozen=True):
-    """Absolute paths: project root, Git directory (HEAD, index), shared directory (objects)."""
+    """Absolute paths: project root, Git directory (HEAD, index), shared directory (objects).
+
+    `real` are those of root and shared directory as others know them.
+    """
 
     root: str
     path: str
     common: str
+    real: tuple[str, str]
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether the root is not at its path any more."""
+        try:
+            return not os.path.samefile(self.root, self.real[0])
+        except OSError:
+            return True
 
     def scrub(self, text: str) -> str:
         """A message of Git without the absolute paths of this machine."""
-        for directory in (self.root, os.path.dirname(self.common)):
+        for directory in (self.root, self.real[0], os.path.dirname(self.real[1])):
             text = text.replace(directory + os.sep, "")
         return text
 
@@ -55,7 +67,8 @@ def locate(root: str) -> GitDir | None:
             path = _followed(root, entry)
         else:
             return None
-        return GitDir(root, path, _common(path))
+        common = _common(path)
+        return GitDir(root, path, common, (os.path.realpath(root), os.path.realpath(common)))
     except OSError as failure:
         raise GitFailure(
             "GIT_UNKNOWN_ERROR", f"cannot read .git: {os.strerror(failure.errno or 0)}"
@@ -66,7 +79,7 @@ def _common(path: str) -> str:
     """The directory that linked worktrees share."""
     try:
         with open(os.path.join(path, "commondir"), encoding="utf-8") as file:
-            return os.path.normpath(os.path.join(path, file.read().strip()))
+            return os.path.normpath(os.path.join(os.path.realpath(path), file.read().strip()))
     except FileNotFoundError:
         return path
 
@@ -74,7 +87,7 @@ def _common(path: str) -> str:
 def _followed(root: str, entry: str) -> str:
     with open(entry, encoding="utf-8", errors="surrogateescape") as file:
         key, _, target = file.read(4096).partition(":")
-    path = os.path.normpath(os.path.join(root, target.strip()))
+    path = os.path.normpath(os.path.join(os.path.realpath(root), target.strip()))
     if key != "gitdir" or not os.path.isdir(path):
         raise GitFailure(
             "GIT_UNKNOWN_ERROR",

@@ -2,7 +2,8 @@
 
 The lock appears by hard-linking a file that already holds a token, so there is no moment
 in which a lock of ours has no proof in it. The token is in the journal before the first
-lock is taken: whoever owns the project next removes a lock with that token, and no other.
+lock is taken: whoever owns the project next removes a lock with that token, and one
+that names a process of ours which has ended by number and start, and no other.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from maadd.protocol.errors import MaadError
 from maadd_worker.disk.journal import Journal
 from maadd_worker.failpoints import reach
 from maadd_worker.history.git_dir import GitDir
+from maadd_worker.history.left_behind import has_ended, mark_of_this_process
 from maadd_worker.history.lock_holder import find_holder
 from maadd_worker.history.outcome import GitFailure
 from maadd_worker.history.store import WAITS_S
@@ -31,6 +34,7 @@ LOCK_NAME = "index.lock"
 TEMPORARY_PREFIX = "maadd-index."
 TOKEN_NAME = "maadd-index.token"
 
+_OURS = re.compile(r"maadd ([0-9]+\.[0-9]+) [0-9a-f]{32}\n")
 _SHOWN = f".git/{LOCK_NAME}"
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 _GAP_SHARE = 0.5
@@ -56,17 +60,18 @@ def reclaim_lock(git_dir: GitDir, journal: Journal) -> bool:
 
 
 def _sweep(git_dir: GitDir, journal: Journal) -> str | None:
-    """Remove the unfinished files of a dead process; the token of the lock that it left."""
+    """Remove the unfinished files of a dead process; the content of the lock that it left."""
+    token = None
     stored = journal.meta_get(LEDGER_KEY)
-    if stored is None:
-        return None
-    token = msgspec.json.decode(stored, type=_Proof).token
-    for name in os.listdir(git_dir.path):
-        if name.startswith(TEMPORARY_PREFIX):
-            os.unlink(os.path.join(git_dir.path, name))
+    if stored is not None:
+        token = msgspec.json.decode(stored, type=_Proof).token
+        for name in os.listdir(git_dir.path):
+            if name.startswith(TEMPORARY_PREFIX):
+                os.unlink(os.path.join(git_dir.path, name))
     with contextlib.suppress(FileNotFoundError):
-        if _content(os.path.join(git_dir.path, LOCK_NAME)) == token:
-            return token
+        content = _content(os.path.join(git_dir.path, LOCK_NAME))
+        if content == token or _is_of_dead(content):
+            return content
     return None
 
 
@@ -109,6 +114,7 @@ class IndexLock:
     __slots__ = (
         "_free_from",
         "_git_dir",
+        "_inherited",
         "_journal",
         "_lock",
         "_patience",
@@ -123,33 +129,39 @@ class IndexLock:
         self._token_file = os.path.join(git_dir.path, TOKEN_NAME)
         self._journal = journal
         self._token: str | None = None
+        self._inherited = False
         self._patience = LockPatience(git_dir)
         self._free_from = 0.0
         self.taken_at: float | None = None
         """Monotonic time of taking the lock, None while it is not held."""
 
     def _prepare(self) -> str:
-        token = f"maadd {os.getpid()} {secrets.token_hex(16)}\n"
-        if self._journal is not None:
-            proof = msgspec.json.encode(_Proof(os.getpid(), token)).decode()
-            self._journal.meta_set(LEDGER_KEY, proof, durable=True)
+        # One token for life: what was taken with it before stays provable.
+        token = self._token
+        if token is None:
+            token = f"maadd {mark_of_this_process()} {secrets.token_hex(16)}\n"
+            if self._journal is not None:
+                proof = msgspec.json.encode(_Proof(os.getpid(), token)).decode()
+                self._journal.meta_set(LEDGER_KEY, proof, durable=True)
+            self._token = token
         temporary = f"{self._token_file}.{os.getpid()}"
         with open(temporary, "w", encoding="ascii") as file:
             file.write(token)
         os.replace(temporary, self._token_file)
-        self._token = token
         return token
 
     def take_over(self) -> bool:
         """Hold the lock that a dead process of ours left, which nobody else can have had in
         between; False when there is none. What it left unfinished is removed.
 
-        The caller owns the project. The token stays the one that the journal has.
+        The caller owns the project. What proves the lock is what proved it before, until it is
+        released.
         """
         token = _sweep(self._git_dir, self._journal) if self._journal is not None else None
         if token is None:
             return False
         self._token = token
+        self._inherited = True
         self.taken_at = time.monotonic()
         return True
 
@@ -191,7 +203,8 @@ class IndexLock:
                 _create(self._lock, token)
             reach("git.locked")
         except FileExistsError:
-            return False
+            # Of an acquire that failed half-way, or whose release did.
+            return self._is_ours() or (_discard_of_dead(self._lock) and self._try())
         except OSError as failure:
             reason = os.strerror(failure.errno or 0)
             raise GitFailure("GIT_COMMIT_FAILED", f"cannot create {_SHOWN}: {reason}") from failure
@@ -224,11 +237,15 @@ class IndexLock:
                 raise GitFailure(
                     "GIT_UNKNOWN_ERROR", f"cannot remove {_SHOWN}: {reason}"
                 ) from failure
+        if self._inherited:
+            self._token, self._inherited = None, False
         self.taken_at = None
 
     def is_foreign(self) -> bool:
-        """Whether there is a lock that is not ours."""
-        return os.path.lexists(self._lock) and not (self.taken_at is not None and self._is_ours())
+        """Whether there is a lock that is not ours. One of a worker that died is removed."""
+        return (
+            os.path.lexists(self._lock) and not self._is_ours() and not _discard_of_dead(self._lock)
+        )
 
     def close(self) -> None:
         """Release the lock and remove what proves it."""
@@ -239,11 +256,31 @@ class IndexLock:
             self._token = None
 
 
+def _discard_of_dead(lock: str) -> bool:
+    """Remove the lock if its content says that a process of ours took it that has ended."""
+    try:
+        if not _is_of_dead(_content(lock)):
+            return False
+        os.unlink(lock)
+    except OSError:
+        return False
+    return True
+
+
+def _is_of_dead(content: str) -> bool:
+    """Whether a lock says that a process of ours took it that has ended."""
+    match = _OURS.fullmatch(content)
+    return match is not None and has_ended(match[1])
+
+
 def _create(lock: str, token: str) -> None:
     """The lock where the file system has no hard links."""
     descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     try:
         os.write(descriptor, token.encode("ascii"))
+    except BaseException:
+        os.unlink(lock)
+        raise
     finally:
         os.close(descriptor)
 
@@ -258,7 +295,9 @@ def _describe(lock: str, root: str) -> GitFailure:
     with contextlib.suppress(OSError):
         modified = datetime.fromtimestamp(os.lstat(lock).st_mtime, UTC)
         details["mtime"] = modified.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        details["holder"] = find_holder(lock, root)
+        folder, name = os.path.split(lock)
+        known_as = os.path.join(os.path.realpath(folder), name)
+        details["holder"] = find_holder(known_as, os.path.realpath(root))
     return GitFailure(
         "GIT_COMMIT_FAILED",
         f"another Git process holds {_SHOWN}; the commit follows when it is gone. If no Git "

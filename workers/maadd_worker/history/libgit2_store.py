@@ -151,9 +151,10 @@ class Libgit2Store:
                 self._step_back()
                 time.sleep(wait)
             except (pygit2.GitError, KeyError, ValueError, OSError) as failure:
-                raise GitFailure(
-                    "GIT_COMMIT_FAILED", self._git_dir.scrub(f"the commit failed: {failure}")
-                ) from failure
+                text = f"the commit failed: {failure}"
+                if self._git_dir.is_moved:
+                    text = "the project's folder was moved away; the commit follows when it is back"
+                raise GitFailure("GIT_COMMIT_FAILED", self._git_dir.scrub(text)) from failure
 
     def _commit_chain(self, changes: Sequence[Change], timeout_s: float) -> list[Committed]:
         self._bring_along()

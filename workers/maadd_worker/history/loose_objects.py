@@ -12,6 +12,7 @@ import os
 import re
 import zlib
 
+from maadd_worker.disk.folders import make_folders
 from maadd_worker.disk.publish import is_gone
 from maadd_worker.failpoints import reach
 
@@ -75,7 +76,7 @@ class LooseObjects:
         try:
             descriptor = os.open(temporary, flags, 0o444)
         except FileNotFoundError:
-            os.makedirs(folder, exist_ok=True)
+            make_folders(self._directory, os.path.basename(folder))
             descriptor = os.open(temporary, flags, 0o444)
         try:
             with open(descriptor, "wb") as file:

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 
+from maadd_worker.disk.folders import make_folders
 from maadd_worker.failpoints import reach
 from maadd_worker.history.loose_objects import TEMPORARY_PACK, LooseObjects
 from maadd_worker.history.pack_file import encode_pack
@@ -63,7 +64,7 @@ class ObjectWriter:
 
     def _write_pack(self) -> None:
         pack = encode_pack(self._waiting, level=self._level)
-        os.makedirs(self._packs, exist_ok=True)
+        make_folders(*os.path.split(self._packs))
         # Git finds a pack by its index, which therefore comes last.
         self._publish(f"pack-{pack.name}.pack", pack.pack)
         reach("git.pack")

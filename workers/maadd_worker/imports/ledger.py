@@ -15,6 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from maadd.protocol.errors import MaadError
+from maadd_worker.disk.folders import make_folders
 from maadd_worker.disk.root import errno_name
 
 STATE_FOLDER = "_import/.state"
@@ -49,6 +50,7 @@ class Ledger:
     def __init__(self, root: str, source: str, name: str) -> None:
         digest = hashlib.sha256(os.fsencode(source)).hexdigest()[:8]
         short = _NO_NAME.sub("-", name).strip("-.") or "source"
+        self._root = root
         self.folder = os.path.join(root, STATE_FOLDER, f"{short}-{digest}")
         self._done: dict[str, Done] | None = None
 
@@ -98,7 +100,7 @@ class Ledger:
         # A line feed first: the last line may have been cut short by a crash.
         text = b"\n" + b"".join(msgspec.json.encode(one) + b"\n" for one in entries)
         try:
-            os.makedirs(self.folder, exist_ok=True)
+            self._make_folder()
             with open(os.path.join(self.folder, _DONE), "ab") as file:
                 file.write(text)
                 file.flush()
@@ -110,7 +112,7 @@ class Ledger:
     def _replace(self, name: str, data: bytes) -> None:
         path = os.path.join(self.folder, name)
         try:
-            os.makedirs(self.folder, exist_ok=True)
+            self._make_folder()
             with open(f"{path}.new", "wb") as file:
                 file.write(data)
                 file.flush()
@@ -133,6 +135,9 @@ class Ledger:
             except msgspec.DecodeError:
                 # A line that a crash cut short: its record counts by what lies in the project.
                 continue
+
+    def _make_folder(self) -> None:
+        make_folders(self._root, *os.path.relpath(self.folder, self._root).split(os.sep))
 
     def _failed(self, what: str, failure: OSError) -> MaadError:
         code = "WRITE_ERROR" if what == "written" else "FILE_READ_ERROR"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from urllib.parse import quote
 
@@ -70,9 +71,40 @@ def open_for_look(path: str) -> apsw.Connection:
     return open_reader(path) if in_use else open_immutable(path)
 
 
+def cut_log(connection: apsw.Connection) -> bool:
+    """Write the log of a database back and cut it off; False when somebody still reads from it,
+    or the disk is too full for the file to take it. Raises apsw.Error."""
+    connection.set_busy_timeout(0)
+    try:
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except (apsw.BusyError, apsw.FullError):
+        return False
+    finally:
+        connection.set_busy_timeout(BUSY_TIMEOUT_MS)
+    return True
+
+
+def cut_log_alone(path: str) -> None:
+    """`cut_log` for a database that no process has open, on a disk that may be too full for the
+    file that connections share. What keeps it from that is found by who opens it next."""
+    with (
+        contextlib.suppress(apsw.Error),
+        contextlib.closing(apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)) as connection,
+    ):
+        connection.pragma("locking_mode", "EXCLUSIVE")
+        cut_log(connection)
+
+
 def backend_error(error: Exception, doing: str) -> MaadError:
     """BACKEND_ERROR for an SQLite failure; `doing` completes "the index could not be ..."."""
     advice = ""
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
         advice = "; it is damaged: stop the server, delete _backend/maad.db and run `maad reindex`"
+    elif isinstance(error, apsw.FullError) or _needs_room(error):
+        advice = "; free some space on the disk of the project"
     return MaadError("BACKEND_ERROR", f"the index could not be {doing}: {error}{advice}")
+
+
+def _needs_room(error: Exception) -> bool:
+    """Whether an I/O error says that the file which connections share could not be made."""
+    return getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE

@@ -31,17 +31,17 @@ class IndexState(msgspec.Struct, frozen=True):
 
 
 def unindexed_files(
-    reader: IndexReader, model: Model, root: ProjectRoot, *, begun: bool = False
+    reader: IndexReader, model: Model, root: ProjectRoot, *, created: bool = False
 ) -> int | None:
     """The number of Markdown files under the registered paths that an empty index lacks.
 
     None when there is nothing to refuse: the index has a live record, no type is registered, or
-    no file exists. Only an empty index costs a look at the disk, and one whose first pass has
-    `begun` and not ended: it may hold a few records, from recovery or from that pass.
+    no file exists. Only an empty index costs a look at the disk, and one that was `created` now
+    or whose first pass has not ended: it may hold a few records, from recovery or from that pass.
     """
     if not reader.counters().documents:
         return index_state(reader, model, root).files or None
-    if not begun:
+    if not created and reader.meta_get(FIRST_PASS_KEY) is None:
         return None
     state = index_state(reader, model, root)
     return state.files if state.files > state.documents else None

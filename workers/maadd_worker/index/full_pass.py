@@ -30,7 +30,7 @@ from maadd_worker.index.pass_report import ChangedId, PassChange, PassProgress, 
 from maadd_worker.index.past import PastLookup, PastStamps, when_asked
 from maadd_worker.index.pipeline import Pipeline
 from maadd_worker.index.prepare import COLLECTION_THRESHOLD, FileTask, Limits, PreparedFile
-from maadd_worker.index.rebuilt import finish_rebuild, has_lost_rows
+from maadd_worker.index.rebuilt import FORMER_LAYOUT_KEY, finish_rebuild, has_lost_rows
 from maadd_worker.index.sweep import SweepResult, TypeWalk, judge_walk, sweep, walk_warning
 from maadd_worker.index.tombstone_files import register_tombstones
 from maadd_worker.index.writer import FIRST_PASS_KEY, IndexWriter
@@ -391,8 +391,9 @@ class _Pass:
         broken = {walk.entry.name for walk in walks if walk.state == "broken"}
         with self._writer.transaction():
             self._writer.trim_deletions()
-            if self._writer.meta_get(FIRST_PASS_KEY) is not None:
-                self._writer.meta_set(FIRST_PASS_KEY, None)
+            for key in (FIRST_PASS_KEY, FORMER_LAYOUT_KEY):
+                if self._writer.meta_get(key) is not None:
+                    self._writer.meta_set(key, None)
             for name in self._model.registry.types:
                 for key, value in self._keys(name).items():
                     clean = name not in self._failed_types and name not in broken

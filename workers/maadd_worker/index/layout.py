@@ -243,8 +243,14 @@ def create_layout(connection: apsw.Connection) -> None:
 
 def is_current(connection: apsw.Connection) -> bool:
     """Whether the open file has exactly this layout."""
-    found = (connection.pragma("application_id"), connection.pragma("user_version"))
-    return found == (APPLICATION_ID, LAYOUT_VERSION)
+    return layout_version(connection) == LAYOUT_VERSION
+
+
+def layout_version(connection: apsw.Connection) -> int | None:
+    """The layout of the open file; None for a file that is not of ours."""
+    if connection.pragma("application_id") != APPLICATION_ID:
+        return None
+    return int(connection.pragma("user_version"))
 
 
 def missing_columns(connection: apsw.Connection) -> list[str]:

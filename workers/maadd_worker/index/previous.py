@@ -1,8 +1,8 @@
 """What an older index file hands over to a new one (spec 01 §1, §12).
 
-Versions, times and stored answers live in the index alone. When its layout changes the file is
-kept beside the new one; whatever of it can be read is copied at once, and each record takes
-its part when it is indexed again.
+Versions, times, hard deletions and stored answers live in the index alone. When its layout
+changes the file is kept beside the new one; whatever of it can be read is copied at once, and
+each record takes its part when it is indexed again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import apsw
 import msgspec
 
 from maadd_worker.index.connection import BUSY_TIMEOUT_MS
-from maadd_worker.index.layout import is_current
+from maadd_worker.index.layout import layout_version
 
 _SUFFIXES = ("", "-wal", "-shm")
 _CARRIED_COLUMNS = {
@@ -32,11 +32,14 @@ without those marked None has nothing to hand over."""
 _KEPT_META = ("last_integrity_sweep_at", "last_integrity_findings", "last_backup_tag")
 """Keys of `engine_meta` that say something about the project, not about the file."""
 
-_ANSWER_TABLES = {
+_KEPT_TABLES = {
+    "deletions": "change_seq, doc_id, doc_type, deleted_at",
     "idempotency": "principal, tool, key, fingerprint, request_id, completed_at_ms, used_at_ms, "
     "result",
     "idempotency_records": "doc_id, principal, tool, key",
 }
+"""What is kept whole: the log of hard deletions, whose numbers those of the new index follow, and
+stored answers."""
 
 
 _PUT_CARRIED = "INSERT OR IGNORE INTO carried VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -47,23 +50,23 @@ def previous_path(path: str) -> str:
     return f"{path}.prev"
 
 
-def has_layout(path: str) -> bool:
-    """Whether the file exists and has the current layout. Raises apsw.Error.
+def found_layout(path: str) -> int | None:
+    """The layout of the index file at `path`; None for one that is not of ours. Raises apsw.Error.
 
-    A file that is no database, or a damaged one, counts as another layout: the index is
-    derived, so it is kept aside and built again.
+    A file that is no database, or a damaged one, is none of ours: the index is derived, so it
+    is kept aside and built again.
     """
     if not os.path.exists(path) or not os.path.getsize(path):
-        return False
+        return None
     try:
         connection = apsw.Connection(path)
     except (apsw.NotADBError, apsw.CorruptError):
-        return False
+        return None
     try:
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-        return is_current(connection)
+        return layout_version(connection)
     except (apsw.NotADBError, apsw.CorruptError):
-        return False
+        return None
     finally:
         connection.close()
 
@@ -126,7 +129,7 @@ def carry_over(connection: apsw.Connection, path: str) -> CarriedOver:
                     _KEPT_META,
                 ),
             )
-        for table, columns in _ANSWER_TABLES.items():
+        for table, columns in _KEPT_TABLES.items():
             names = columns.split(", ")
             if set(names) <= _columns(old, table):
                 connection.executemany(

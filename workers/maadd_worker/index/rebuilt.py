@@ -16,12 +16,17 @@ REBUILT_KEY = "rebuilt"
 the file before it handed all its versions over, else LOST. Absent in an index that was made where
 there was no record."""
 
+FORMER_LAYOUT_KEY = "former_layout"
+"""`engine_meta`: the layout of the file whose place an index took, from its making until the end of
+its first pass, which a start makes by itself. Absent when another reason made the index new."""
+
 CARRIED = "carried"
 LOST = "lost"
 
 _OUT_OF_ORDER = """
 SELECT 1 FROM (SELECT updated_at, lag(updated_at) OVER (ORDER BY change_seq) AS earlier
-               FROM documents)
+               FROM (SELECT change_seq, updated_at FROM documents
+                     UNION ALL SELECT change_seq, deleted_at FROM deletions))
 WHERE earlier > updated_at LIMIT 1
 """
 

@@ -9,10 +9,12 @@ import os
 import apsw
 
 from maadd.protocol.errors import MaadError
+from maadd_worker.disk.log_room import is_cramped, log_bytes
 from maadd_worker.index import layout
 from maadd_worker.index.connection import (
-    BUSY_TIMEOUT_MS,
     backend_error,
+    cut_log,
+    cut_log_alone,
     open_immutable,
     open_reader,
     open_writer,
@@ -21,11 +23,12 @@ from maadd_worker.index.documents import DocumentRow, FileIdentity
 from maadd_worker.index.load import finish_load
 from maadd_worker.index.memo import AnswerMemo
 from maadd_worker.index.new_document import NewDocument
-from maadd_worker.index.previous import carry_over, has_layout, remove_previous, set_aside
+from maadd_worker.index.previous import carry_over, found_layout, remove_previous, set_aside
 from maadd_worker.index.reader import IndexReader
 from maadd_worker.index.rebuilt import (
     CARRIED,
     EPOCH_KEY,
+    FORMER_LAYOUT_KEY,
     LOST,
     REBUILT_KEY,
     new_epoch,
@@ -46,11 +49,14 @@ __all__ = [
 
 class Index:
     """An open index. `created` tells that it was empty when opened; `carried` counts the records
-    whose version and times an older file has handed over."""
+    whose version and times an older file has handed over; `former_layout` is the layout of that
+    file while no pass has filled this one since (spec 01 §12)."""
 
     def __init__(
         self, path: str, writer: IndexWriter | None, *, created: bool = False, carried: int = 0
     ) -> None:
+        former = None if writer is None else writer.meta_get(FORMER_LAYOUT_KEY)
+        self.former_layout = None if former is None else int(former)
         self._path = path
         self._writer = writer
         self._memo = AnswerMemo()
@@ -80,7 +86,10 @@ class Index:
     def _open(cls, path: str, clock: Clock, *, damaged: bool) -> Index:
         """`open` for writing; a `damaged` file is set aside like one of another layout."""
         try:
-            created = damaged or not has_layout(path)
+            if is_cramped(path) and not damaged:
+                cut_log_alone(path)
+            found = None if damaged else found_layout(path)
+            created = found != layout.LAYOUT_VERSION
             succeeds = created and set_aside(path)
             connection = open_writer(path)
         except (apsw.Error, OSError) as error:
@@ -88,16 +97,18 @@ class Index:
                 raise
             raise backend_error(error, "opened") from error
         try:
-            carried = _create(connection, path, succeeds) if created else 0
+            carried = _create(connection, path, found, succeeds=succeeds) if created else 0
             writer = IndexWriter(connection, clock)
             if writer.loading:
                 finish_load(writer)
-            _empty_log(connection)
+            # A crash may have left text in it that was deleted since. A reader that keeps it is one
+            # of another process: the next quiet moment is soon enough.
+            cut_log(connection)
         except apsw.Error as error:
             connection.close()
             if isinstance(error, apsw.CorruptError) and not damaged:
                 raise
-            raise backend_error(error, "created") from error
+            raise backend_error(error, "created" if created else "opened") from error
         return cls(path, writer, created=created, carried=carried)
 
     def writer(self) -> IndexWriter:
@@ -130,17 +141,19 @@ class Index:
         BACKEND_ERROR.
         """
         remove_previous(self._path)
-        connection = self.writer().connection
-        connection.set_busy_timeout(0)
+        return self.cut_log()
+
+    def cut_log(self) -> bool:
+        """Write the log back and cut it off; False when a reader still needs it. BACKEND_ERROR."""
         try:
-            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-        except apsw.BusyError:
-            return False
+            return cut_log(self.writer().connection)
         except apsw.Error as error:
             raise backend_error(error, "written back") from error
-        finally:
-            connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-        return True
+
+    @property
+    def log_bytes(self) -> int:
+        """How long the log is."""
+        return log_bytes(self._path)
 
     def close(self) -> None:
         """Close the writing connection, which writes the log back into the file; idempotent."""
@@ -161,28 +174,22 @@ def make_first_index(root: str) -> None:
         index.close()
 
 
-def _empty_log(connection: apsw.Connection) -> None:
-    """Write back what a crash left in the log, which may hold text that was deleted since."""
-    connection.set_busy_timeout(0)
-    # A reader that keeps it is one of another process: the next quiet moment is soon enough.
-    with contextlib.suppress(apsw.BusyError):
-        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-
-
 def _utc_now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-def _create(connection: apsw.Connection, path: str, succeeds: bool) -> int:
-    """Make the tables; `succeeds` tells that the older file is what was the index until now."""
+def _create(connection: apsw.Connection, path: str, former: int | None, *, succeeds: bool) -> int:
+    """Make the tables; `succeeds` tells that the older file is what was the index until now,
+    `former` its layout if that is one of ours."""
     with connection:
         layout.create_layout(connection)
         carried = carry_over(connection, path)
         knows_all = succeeds and carried.complete and carried.records > 0
+        notes = {EPOCH_KEY: new_epoch(), REBUILT_KEY: CARRIED if knows_all else LOST}
+        if former is not None:
+            notes[FORMER_LAYOUT_KEY] = str(former)
         connection.executemany(
-            "INSERT INTO engine_meta (key, value) VALUES (?, ?)",
-            [(EPOCH_KEY, new_epoch()), (REBUILT_KEY, CARRIED if knows_all else LOST)],
+            "INSERT INTO engine_meta (key, value) VALUES (?, ?)", list(notes.items())
         )
     return carried.records
 

@@ -11,7 +11,9 @@ import apsw
 import msgspec
 from msgspec.structs import astuple
 
+from maadd_worker.disk.log_room import is_cramped, log_room
 from maadd_worker.index.block_texts import DocumentTexts, TextSink
+from maadd_worker.index.connection import cut_log
 from maadd_worker.index.content import (
     add_content,
     count_document,
@@ -54,7 +56,8 @@ KEPT_DELETIONS = 10_000
 
 _LOG_PAGES = 4000
 """Pages of 4 KiB in the log before a commit writes it back. A create changes about twenty, many of
-them again and again: with a thousand, as otherwise, each was written back three times as often."""
+them again and again: with a thousand, as otherwise, each was written back three times as often. A
+disk with little room gets fewer (`log_room`)."""
 
 
 class _Stamps(msgspec.Struct, frozen=True):
@@ -86,7 +89,9 @@ class IndexWriter:
 
     def __init__(self, connection: apsw.Connection, clock: Clock) -> None:
         self.connection = connection
-        connection.pragma("wal_autocheckpoint", _LOG_PAGES)
+        self._path = connection.filename
+        self._log_pages = 0
+        self._most_log_pages = _LOG_PAGES
         self._clock = clock
         self.loading = read_meta(connection, LOADING_KEY) is not None
         self.log_held = False
@@ -148,14 +153,24 @@ class IndexWriter:
 
     def hold_log(self, pages: int) -> None:
         """Let the log grow to so many pages before a commit writes it back."""
-        self.connection.pragma("wal_autocheckpoint", pages)
+        self._most_log_pages = pages
         self.log_held = True
 
     def write_log_back(self) -> None:
         """Copy what readers let go of from the log into the file, and hold it no longer."""
         self.connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        self.connection.pragma("wal_autocheckpoint", _LOG_PAGES)
+        self._most_log_pages = _LOG_PAGES
         self.log_held = False
+        self._fit_log()
+
+    def _fit_log(self) -> None:
+        """Before a write: let the log have what the disk has room for, and no more than that."""
+        pages = log_room(self._path, self._most_log_pages)
+        if pages != self._log_pages:
+            self.connection.pragma("wal_autocheckpoint", pages)
+            self._log_pages = pages
+        if is_cramped(self._path):
+            cut_log(self.connection)
 
     def meta_set(self, key: str, value: str | None) -> None:
         """Set a value of `engine_meta`; None removes it."""
@@ -177,6 +192,7 @@ class IndexWriter:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """One immediate transaction: committed at the end, undone by an exception."""
+        self._fit_log()
         self.connection.execute("BEGIN IMMEDIATE")
         self._deltas = CounterDeltas(self.loading)
         try:
@@ -384,7 +400,8 @@ class IndexWriter:
         self.carrying = self.connection.execute(_ANY_CARRIED).fetchone() is not None
 
     def renumber_changes(self) -> None:
-        """Number all changes anew by (updated_at, doc_id); logged deletions are dropped."""
+        """Number all changes anew by their times, then ids. A logged deletion of a record that
+        is there again is dropped: readers would take it for the later of the two."""
         self.connection.execute(_RENUMBER)
 
     def _new_row(self, new: NewDocument, previous: DocumentRow | None, now: str) -> DocumentRow:
@@ -524,14 +541,19 @@ DELETE FROM carried WHERE doc_id IN
 _FORGET_CARRIED = "DELETE FROM carried WHERE doc_type IN (SELECT value FROM json_each(?))"
 # Numbers are unique at every step, so they pass through the negative ones.
 _RENUMBER = """
+DELETE FROM deletions WHERE doc_id IN (SELECT doc_id FROM documents);
 CREATE TEMP TABLE numbered AS
-    SELECT doc_id, row_number() OVER (ORDER BY updated_at, doc_id) AS number FROM documents;
-CREATE UNIQUE INDEX temp.numbered_by_id ON numbered (doc_id, number);
+    SELECT was, row_number() OVER (ORDER BY at, doc_id, was) AS number
+    FROM (SELECT change_seq AS was, updated_at AS at, doc_id FROM documents
+          UNION ALL SELECT change_seq, deleted_at, doc_id FROM deletions);
+CREATE UNIQUE INDEX temp.numbered_by_was ON numbered (was, number);
 UPDATE documents SET change_seq =
-    (SELECT -n.number FROM temp.numbered n WHERE n.doc_id = documents.doc_id);
+    (SELECT -n.number FROM temp.numbered n WHERE n.was = documents.change_seq);
 UPDATE documents SET change_seq = -change_seq;
+UPDATE deletions SET change_seq =
+    (SELECT -n.number FROM temp.numbered n WHERE n.was = deletions.change_seq);
+UPDATE deletions SET change_seq = -change_seq;
 DROP TABLE temp.numbered;
-DELETE FROM deletions;
 """
 _META_SET = """
 INSERT INTO engine_meta (key, value) VALUES (?, ?)

@@ -14,18 +14,20 @@ from typing import Any
 
 import msgspec
 
+from maadd.protocol.line_sink import LineSink
+
 LEVELS = MappingProxyType(
     {"trace": 10, "debug": 20, "info": 30, "warn": 40, "error": 50, "fatal": 60, "silent": 70}
 )
 
 
 class Log:
-    """Writes lines at or above a level; safe from every thread (one `write` a line)."""
+    """Writes lines at or above a level; safe from every thread, and waits for no reader."""
 
     def __init__(self, level: str, project: str, fd: int = 2) -> None:
         self._threshold = LEVELS.get(level, LEVELS["info"])
         self._project = project
-        self._fd = fd
+        self._sink = LineSink(fd, self._loss_line)
         self._pid = os.getpid()
         self._hostname = socket.gethostname()
         self._encoder = msgspec.json.Encoder(enc_hook=repr)
@@ -60,19 +62,24 @@ class Log:
         severity = LEVELS[level]
         if severity < self._threshold:
             return
-        line = self._encoder.encode(
-            {
-                "level": severity,
-                "time": time.time_ns() // 1_000_000,
-                "pid": self._pid,
-                "hostname": self._hostname,
-                "msg": message,
-                "project": self._project,
-                **fields,
-            }
-        )
-        try:
-            os.write(self._fd, line + b"\n")
-        except OSError:
-            # Nobody reads our log any more; the work goes on without it.
-            return
+        # When nobody reads our log any more the work goes on without it.
+        self._sink.write(self._encoded(severity, message, fields))
+
+    def close(self, within_s: float) -> None:
+        """End the log; its reader gets so long to take what waits for it."""
+        self._sink.close(within_s)
+
+    def _loss_line(self, lines: int) -> bytes:
+        return self._encoded(LEVELS["warn"], "log_lines_dropped", {"lines": lines})
+
+    def _encoded(self, severity: int, message: str, fields: dict[str, Any]) -> bytes:
+        members = {
+            "level": severity,
+            "time": time.time_ns() // 1_000_000,
+            "pid": self._pid,
+            "hostname": self._hostname,
+            "msg": message,
+            "project": self._project,
+            **fields,
+        }
+        return self._encoder.encode(members) + b"\n"

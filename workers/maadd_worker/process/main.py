@@ -22,6 +22,7 @@ EXIT_ORPHANED = 4
 
 _ORPHAN_GRACE_S = 1.5
 _SWITCH_INTERVAL_S = 0.0005
+_LOG_FLUSH_S = 0.2
 
 
 def run(config: WorkerConfig, open_engine: EngineFactory) -> None:
@@ -51,6 +52,7 @@ def run(config: WorkerConfig, open_engine: EngineFactory) -> None:
     except Exception as error:
         log.error("worker_failed", error=type(error).__name__, stack=stack_of(error))
         code = 1
+    log.close(_LOG_FLUSH_S)
     sys.exit(code)
 
 

@@ -45,10 +45,19 @@ def recover(
     answers = AnswerStore(writer, settings.idempotency_ttl_ms, settings.idempotency_max)
     recover_answers(entries, published, writer, answers, now_ms())
     # Last: an answer also tells what was not done.
-    journal.complete([entry.id for entry in found.discarded])
+    _forget(journal, [entry.id for entry in found.discarded])
     reach("recovery.history")
     notes = [*undone, *found.notes, *(f"temp_file_removed:{path}" for path in swept)]
     return notes + history.recover(join_members(found.published))
+
+
+def _forget(journal: Journal, ids: list[str]) -> None:
+    """Drop entries of writes that did not happen; a full disk keeps them for the next start."""
+    try:
+        journal.complete(ids)
+    except MaadError as failure:
+        if failure.code != "WRITE_ERROR":
+            raise
 
 
 def undo_partial_bulks(

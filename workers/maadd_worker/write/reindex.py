@@ -6,11 +6,13 @@ that is narrowed to a record, a type or a path only looks at those files.
 
 from __future__ import annotations
 
+import stat
+
 import msgspec
 
 from maadd.protocol.arguments import ReindexArgs
 from maadd.protocol.errors import MaadError
-from maadd_worker.disk.paths import is_safe_relative
+from maadd_worker.disk.paths import segments
 from maadd_worker.disk.scan import TOMBSTONE_PREFIX, MarkdownFile
 from maadd_worker.history.lost_versions import past_of
 from maadd_worker.history.outcome import GitFailure
@@ -28,6 +30,10 @@ REINDEX_WARNING = "REINDEX_WARNING"
 
 _NEVER = "~"
 """After every stamp: no row is new enough."""
+
+
+_SCOPES = {"doc_id": "docId", "doc_type": "docType", "path": "path"}
+"""What narrows a run, by its member of the arguments and on the wire."""
 
 
 def check_scope(context: WriteContext, args: ReindexArgs) -> None:
@@ -92,10 +98,12 @@ class _Scope(msgspec.Struct, frozen=True):
 
 def _scope(context: WriteContext, args: ReindexArgs) -> _Scope | None:
     """The part that the arguments name; None for the whole project."""
-    named = [name for name in ("doc_id", "doc_type", "path") if getattr(args, name) is not None]
+    named = [name for name in _SCOPES if getattr(args, name) is not None]
     if len(named) > 1:
         raise MaadError(
-            "INVALID_FIELDS", "give one of docId, docType and path", {"field": named[1]}
+            "INVALID_FIELDS",
+            "give one of docId, docType and path",
+            {"field": _SCOPES[named[1]]},
         )
     if args.doc_id is not None:
         return _Scope((context.live_row(args.doc_id).file_path,), is_folder=False)
@@ -106,24 +114,33 @@ def _scope(context: WriteContext, args: ReindexArgs) -> _Scope | None:
 
 def _scope_of_path(context: WriteContext, path: str) -> _Scope:
     """A path at, above or below registered folders: whatever a run over everything comes to."""
-    if not is_safe_relative(path):
+    names = segments(path)
+    if names != path.rstrip("/").split("/"):
         raise MaadError("PATH_OUTSIDE_PROJECT", f'"{path}" is no path below the project root')
+    is_folder = path.endswith("/") or not path.endswith(".md") or _is_folder(context, path)
     path = path.rstrip("/")
     registered = [entry.path for entry in context.model.registry.types.values()]
-    is_folder = not path.endswith(".md")
     if is_folder:
         within = tuple(one for one in registered if f"{one}/".startswith(f"{path}/"))
         if within:
             return _Scope(within, is_folder=True)
-    name = path.rpartition("/")[2]
     walked = is_walked(context.root, f"{path}/x.md" if is_folder else path, context.model)
-    if not walked or name.startswith(TOMBSTONE_PREFIX):
+    hidden = any(name.startswith(".") for name in (names if is_folder else names[:-1]))
+    deleted = not is_folder and names[-1].startswith(TOMBSTONE_PREFIX)
+    if not walked or hidden or deleted:
         raise MaadError(
             "INVALID_FIELDS",
             f'"{path}" is no place of records; these lie in {", ".join(sorted(set(registered)))}',
             {"field": "path"},
         )
     return _Scope((path,), is_folder)
+
+
+def _is_folder(context: WriteContext, path: str) -> bool:
+    try:
+        return context.root.exists(path) and stat.S_ISDIR(context.root.stat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _index_files(context: WriteContext, scope: _Scope, made_since: str) -> PassSteps:
