@@ -105,6 +105,13 @@ class IndexFile:
         except OSError:
             return None
 
+    def size(self) -> int:
+        """Bytes of the index; 0 when there is none."""
+        try:
+            return os.stat(self._path).st_size
+        except OSError:
+            return 0
+
     def objects(self, paths: Sequence[str]) -> dict[str, bytes] | None:
         """The object ids that the index has for some paths; None where only `git` can tell."""
         wanted = {path.encode("utf-8", "surrogateescape") for path in paths}

@@ -55,8 +55,10 @@ _LOOK_S = 0.005
 the branch moves meanwhile: we stand aside so long, or until their commit is there."""
 
 _STALE_READERS_S = 0.05
-"""A `git commit` reads the index before it takes the lock: one that read it before we mended it
-shall meet the lock and fail, not write the old one back."""
+_STALE_READERS_BYTES_PER_S = 5_000_000
+_LONGEST_STALE_READERS_S = 1.0
+"""A `git commit` reads the index, and looks at the files in it, before it takes the lock: one
+that read it before we mended it shall meet the lock and fail, not write the old one back."""
 
 _MOVE_ATTEMPTS = 5
 _REMEMBERED_S = 5.0
@@ -462,7 +464,8 @@ class Libgit2Store:
             if self._unindexed:
                 self._index.update(self._unindexed)
                 self._unindexed = {}
-                time.sleep(_STALE_READERS_S)
+                reading = _STALE_READERS_S + self._index.size() / _STALE_READERS_BYTES_PER_S
+                time.sleep(min(reading, _LONGEST_STALE_READERS_S))
         finally:
             self._lock.release()
         return True
