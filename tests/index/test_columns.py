@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from string import ascii_lowercase, ascii_uppercase
+
 import apsw
 import pytest
 from hypothesis import given, settings
@@ -57,9 +59,41 @@ def test_a_column_knows_what_passes_whatever_changed(start, changes):
             assert members(column.passing(Part("in", ("a", "点", "none"), False))) == chosen
 
 
+def test_a_column_finds_substrings_among_given_records():
+    texts = ["Ölpumpe", "Pumpe", "größer", "", "İstanbul", "pum", "日本 PUMP\0x"]
+    column = Column(sorted((text, record * 70) for record, text in enumerate(texts)))
+    column.put(70, None)
+    everybody = sum(1 << record * 70 for record in range(9))
+    for text in ("pump", "PUMP", "ö", "Ö", "", "ß", "i", "\0X", "本 p"):
+        # Only ASCII letters fold.
+        fold = str.maketrans(ascii_uppercase, ascii_lowercase)
+        wanted = {
+            record * 70
+            for record, held in enumerate(texts)
+            if text.translate(fold) in held.translate(fold) and record != 1
+        }
+        assert members(column.holding(text, everybody)) == wanted
+        assert members(column.holding(text, everybody & ~1)) == wanted - {0}
+
+
+def test_a_substring_is_looked_for_in_what_other_filters_leave(tasks, reader, monkeypatch):
+    both = {"state": {"op": "contains", "value": "DON"}, "points": {"op": "gte", "value": 35}}
+    assert select(tasks, reader, both) == ["tsk-35", "tsk-38"]
+    tasks.index_file(tasks.task("tsk-35", state="parked", points="35"))
+    tasks.index_file(tasks.task("tsk-50", state="undone", points="50"))
+    assert select(tasks, reader, both) == ["tsk-38", "tsk-50"]
+    monkeypatch.setattr(selections, "_FEW_TEXTS", 0)
+    assert select(tasks, reader, both) == ["tsk-38", "tsk-50"]
+    # Kept by now as a set of its own.
+    monkeypatch.setattr(selections, "_FEW_TEXTS", 10)
+    tasks.index_file(tasks.task("tsk-38", state="parked", points="38"))
+    assert select(tasks, reader, both) == ["tsk-50"]
+
+
 @pytest.fixture(autouse=True)
 def _columns_for_everything(monkeypatch):
     monkeypatch.setattr(pages, "_SAMPLE", 0)
+    monkeypatch.setattr(pages, "_FEW", -1)
     monkeypatch.setattr(selections, "_ASKED", 0)
 
 

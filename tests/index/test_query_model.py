@@ -147,7 +147,8 @@ def valid(given_filters: dict[str, Any]) -> bool:
             st.integers(0, 4),
             st.sampled_from([-1, 500]),
             st.sampled_from([0, 1000]),
-            st.sampled_from([0, 1000]),
+            st.sampled_from([(0, -1), (1000, 300)]),
+            st.sampled_from([0, 10_000]),
             st.tuples(st.sampled_from([0, 25]), st.sampled_from([0, 10_000])),
             st.one_of(st.none(), st.tuples(st.integers(0, 8), st.one_of(st.none(), record))),
             st.one_of(st.none(), st.tuples(st.sampled_from(MEMBERS[:2]), st.sampled_from(TEXTS))),
@@ -168,7 +169,7 @@ def test_pages_equal_those_of_the_evaluator(make_project, found, queries):
             for place, one in enumerate(found):
                 store(project, stored, f"tsk-{place}", one)
             for (
-                given_filters, field, descending, limit, offset, walk, length, sample,
+                given_filters, field, descending, limit, offset, walk, length, (sample, few), texts,
                 (sparse, many), change, named,
             ) in queries:  # fmt: skip
                 patched.setattr(pages, "_SPARSE", sparse)
@@ -176,6 +177,8 @@ def test_pages_equal_those_of_the_evaluator(make_project, found, queries):
                 patched.setattr(pages, "_SHORT_WALK", walk)
                 patched.setattr(pages, "_LISTED", length)
                 patched.setattr(pages, "_SAMPLE", sample)
+                patched.setattr(pages, "_FEW", few)
+                patched.setattr(selections, "_FEW_TEXTS", texts)
                 if change is not None:
                     store(project, stored, f"tsk-{change[0]}", change[1])
                 if named is not None:

@@ -10,10 +10,12 @@ microseconds.
 
 from __future__ import annotations
 
+import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import compress, repeat
+from string import ascii_lowercase, ascii_uppercase
 
 from maadd_worker.index.scope import Part
 
@@ -26,6 +28,8 @@ Held = Key | tuple[Key, ...] | None
 _PREFIXES = 64
 _SHORTEST = 128
 """Values between two kept sets, at least."""
+
+_SMALL_LETTERS = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 class Column:
@@ -76,12 +80,14 @@ class Column:
     def passing(self, part: Part) -> int:
         """The records whose value passes one operator."""
         if part.op == "in":
-            found = 0
+            found, single = 0, array("q")
             for bound in part.bound:
-                found |= self._between(
-                    bisect_left(self._keys, bound), bisect_right(self._keys, bound)
-                )
-            return found
+                low, high = bisect_left(self._keys, bound), bisect_right(self._keys, bound)
+                if high - low < _SHORTEST:
+                    single += self._records[low:high]
+                else:
+                    found |= self._between(low, high)
+            return found | _bits(single)
         low, high = 0, len(self._keys)
         if part.op in ("eq", "gte"):
             low = bisect_left(self._keys, part.bound)
@@ -92,6 +98,18 @@ class Column:
         elif part.op == "lt":
             high = bisect_left(self._keys, part.bound)
         return self._between(low, high)
+
+    def holding(self, text: str, among: int) -> int:
+        """The records of `among` whose text holds another; only ASCII letters fold."""
+        folded = _folded(text)
+        held = self._value_of
+        among &= (1 << len(held)) - 1
+        found = [
+            record
+            for record in members(among)
+            if isinstance(value := held[record], str) and folded in _folded(value)
+        ]
+        return _bits(found)
 
     def put(self, record: int, key: Key | None) -> None:
         """The value of a record is now `key`, None for no value."""
@@ -125,13 +143,7 @@ class Column:
         """The records of all values before a place of the order."""
         number = bisect_right(self._starts, place) - 1
         start, known = (self._starts[number], self._prefixes[number]) if number >= 0 else (0, 0)
-        rest = self._records[start:place]
-        if not rest:
-            return known
-        bits = bytearray(max(rest) // 8 + 1)
-        for record in rest:
-            bits[record >> 3] |= 1 << (record & 7)
-        return known | int.from_bytes(bits, "little")
+        return known | _bits(self._records[start:place])
 
 
 class ListColumn:
@@ -171,6 +183,31 @@ class ListColumn:
             self._held.extend([None] * (record + 1 - len(self._held)))
         self._values += len(keys) - len(self._held[record] or ())
         self._held[record] = tuple(keys) or None
+
+
+def members(bits: int) -> list[int]:
+    """The records of a set, in order."""
+    found: list[int] = []
+    words = (bits.bit_length() + 63) // 64
+    for place, word in enumerate(struct.unpack(f"<{words}Q", bits.to_bytes(words * 8, "little"))):
+        rest = word
+        while rest:
+            lowest = rest & -rest
+            found.append(place * 64 + lowest.bit_length() - 1)
+            rest ^= lowest
+    return found
+
+
+def _bits(records: Sequence[int]) -> int:
+    """The set of some records."""
+    bits = bytearray(max(records, default=0) // 8 + 1)
+    for record in records:
+        bits[record >> 3] |= 1 << (record & 7)
+    return int.from_bytes(bits, "little")
+
+
+def _folded(text: str) -> str:
+    return text.lower() if text.isascii() else text.translate(_SMALL_LETTERS)
 
 
 def held_by(held: Sequence[Held], records: int, mask: bytes | None) -> list[Held]:

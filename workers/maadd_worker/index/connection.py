@@ -12,7 +12,10 @@ from maadd.protocol.errors import MaadError
 
 BUSY_TIMEOUT_MS = 5000
 WRITER_CACHE_KIB = 8192
-READER_CACHE_KIB = 4096
+READER_CACHE_KIB = (4096, 16_384)
+"""The least and the most of a reading connection; between them the `_CACHED`th part of the file."""
+
+_CACHED = 32
 STATEMENT_CACHE = 200
 """Prepared statements kept per connection."""
 
@@ -50,7 +53,10 @@ def open_reader(path: str) -> apsw.Connection:
         path, flags=apsw.SQLITE_OPEN_READONLY, statementcachesize=STATEMENT_CACHE
     )
     connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-    connection.pragma("cache_size", -READER_CACHE_KIB)
+    least, most = READER_CACHE_KIB
+    connection.pragma(
+        "cache_size", -max(least, min(most, os.path.getsize(path) // 1024 // _CACHED))
+    )
     return connection
 
 

@@ -31,7 +31,7 @@ _SAMPLE = 64
 _RARE_GRAMS = 3
 """So many rare runs together leave hardly a value that does not match."""
 
-_WORTH_READING = 8
+_WORTH_READING = 4
 """A run that has so many times the values of the rarest one takes longer to read than the values
 that it would rule out."""
 
@@ -127,20 +127,16 @@ def _matches(reader: IndexReader, wanted: ObjectQuery, generation: int) -> _Matc
 def _of_values(reader: IndexReader, wanted: ObjectQuery, generation: int) -> _Matches:
     """The objects whose value matches, found through the distinct values."""
     source, params = _values(reader, wanted, generation)
-    values: list[Any] = reader.connection.execute(
-        f"SELECT v.id, v.objects {source} LIMIT ?", (*params, _LISTED + 1)
+    rows: list[Any] = reader.connection.execute(
+        f"SELECT o.doc_id, o.id {source.format(joined=_ITS_OBJECTS)} LIMIT ?",
+        (*params, _LISTED + 1),
     ).fetchall()
-    if len(values) > _LISTED:
-        total = reader.connection.execute(
-            f"SELECT coalesce(sum(v.objects), 0) {source}", params
-        ).get
-        return _Matches(total, None)
-    total = sum(objects for _, objects in values)
-    if total > _LISTED:
-        return _Matches(total, None)
-    listing = msgspec.json.encode([place for place, _ in values]).decode()
-    rows: list[Any] = reader.connection.execute(_OBJECTS_OF_VALUES, (listing,)).fetchall()
-    return _Matches(total, tuple(sorted(rows)))
+    if len(rows) <= _LISTED:
+        return _Matches(len(rows), tuple(sorted(rows)))
+    total = reader.connection.execute(
+        f"SELECT coalesce(sum(v.objects), 0) {source.format(joined='')}", params
+    ).get
+    return _Matches(total, None)
 
 
 def _of_objects(reader: IndexReader, wanted: ObjectQuery) -> _Matches:
@@ -178,14 +174,15 @@ def _walked(
 
 
 def _values(reader: IndexReader, wanted: ObjectQuery, generation: int) -> tuple[str, list[str]]:
-    """FROM and WHERE that list the matching rows `v` of `object_values`."""
+    """FROM and WHERE that list the matching rows `v` of `object_values`, with `{joined}` where
+    another table may be joined to them."""
     tests, params = _tests("v", wanted)
     grams = [] if wanted.contains is None else _grams(wanted.contains)
     if wanted.value is None and grams:
         match = " AND ".join(_rarest(reader, grams, generation // _CHANGES_PER_GUESS))
         # CROSS JOIN keeps the text index in front.
         source = (
-            "FROM object_text CROSS JOIN object_values v ON v.id = object_text.rowid "
+            "FROM object_text CROSS JOIN object_values v ON v.id = object_text.rowid{joined} "
             f"WHERE object_text MATCH ? AND {tests}"
         )
         return source, [match, *params]
@@ -193,7 +190,7 @@ def _values(reader: IndexReader, wanted: ObjectQuery, generation: int) -> tuple[
         # The index of values needs the subtypes, of which there are few.
         tests += " AND v.subtype IN (SELECT subtype FROM subtype_counts WHERE primitive = ?)"
         params.append(wanted.primitive)
-    return f"FROM object_values v WHERE {tests}", params
+    return f"FROM object_values v{{joined}} WHERE {tests}", params
 
 
 def _tests(row: str, wanted: ObjectQuery) -> tuple[str, list[str]]:
@@ -223,7 +220,7 @@ def _grams(text: str) -> list[str]:
 def _rarest(reader: IndexReader, grams: list[str], era: int) -> list[str]:
     """The runs that the fewest values have, by a guess: the text index reads every value of
     every run that it is asked for."""
-    if len(grams) <= _RARE_GRAMS:
+    if len(grams) == 1:
         return grams
     guesses = sorted((_guess(reader, gram, era), gram) for gram in grams)
     most = _WORTH_READING * max(1.0, guesses[0][0])
@@ -246,11 +243,10 @@ def _guess(reader: IndexReader, gram: str, era: int) -> float:
     return guess
 
 
-_OBJECTS_OF_VALUES = """
-SELECT o.doc_id, o.id
-FROM json_each(?) i CROSS JOIN object_values v ON v.id = i.value
-CROSS JOIN objects o ON o.primitive = v.primitive AND o.subtype = v.subtype AND o.value = v.value
-"""
+_ITS_OBJECTS = (
+    " CROSS JOIN objects o ON o.primitive = v.primitive AND o.subtype = v.subtype "
+    "AND o.value = v.value"
+)
 _FIRST_VALUES = """
 SELECT min(rowid), max(rowid), count(*), (SELECT max(id) FROM object_values)
 FROM (SELECT rowid FROM object_text WHERE object_text MATCH ? LIMIT ?)

@@ -186,10 +186,9 @@ def _matches(reader: IndexReader, scope: Scope, state: TypeState, fingerprint: s
     if isinstance(known, _Matches):
         return known
     driver, rows = _most_selective(reader, scope)
-    selection = None
-    if rows >= _SAMPLE:
+    few, selection = rows <= _FEW, None
+    if not few:
         selection = reader.selections.select(reader.connection, scope, state, fingerprint)
-    few = rows <= _FEW
     if selection is None and rows < _SAMPLE and rows * _SPARSE <= state.documents:
         doc_ids = tuple(_ids(reader, scope, driver, few=few))
         found = _Matches(len(doc_ids), driver, few, doc_ids)

@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from maadd_worker.index.columns import Column, Held, Key, ListColumn, held_by
+from maadd_worker.index.columns import Column, Held, Key, ListColumn, held_by, members
 from maadd_worker.index.counters import TypeState, read_type_state
 from maadd_worker.index.documents import read_meta
 from maadd_worker.index.layout import ALONE, NUMBER_KNOWN
@@ -32,6 +32,9 @@ _MOST_VALUES = 2_000_000
 
 _MOST_TEXT = 16_000_000
 """Characters of the different texts in one column."""
+
+_FEW_TEXTS = 10_000
+"""So many texts at most are searched one by one for a substring."""
 
 _MOST_CHANGES = 500
 """After more changes than that at once columns are dropped, until they are asked for again."""
@@ -82,14 +85,11 @@ class Selection(msgspec.Struct, frozen=True):
 
     def ids(self) -> list[str]:
         """The ids of the records, in no particular order."""
-        size = (self.bits.bit_length() + 7) // 8
-        return [
-            self.doc_ids[place * 8 + bit]
-            for place, byte in enumerate(self.bits.to_bytes(size, "little"))
-            if byte
-            for bit in range(8)
-            if byte >> bit & 1
-        ]
+        return [self.doc_ids[record] for record in members(self.bits)]
+
+
+def _searches_texts(condition: Condition) -> bool:
+    return any(part.op == "contains" for part in condition.parts)
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -222,8 +222,9 @@ class _TypeColumns:
         """The records that pass; `everywhere` is the generation of all types when a condition
         leads to other records."""
         bits = -1
-        for condition in conditions:
-            found = self._told(connection, condition)
+        # The texts of few records are searched faster than those of all.
+        for condition in sorted(conditions, key=_searches_texts):
+            found = self._told(connection, condition, bits)
             if found is None:
                 found = self._listed(connection, condition, everywhere)
             bits &= found
@@ -276,24 +277,34 @@ class _TypeColumns:
             bits[record >> 3] |= 1 << (record & 7)
         return int.from_bytes(bits, "little")
 
-    def _told(self, connection: apsw.Connection, condition: Condition) -> int | None:
+    def _told(self, connection: apsw.Connection, condition: Condition, among: int) -> int | None:
         """The records that pass a condition, if columns can tell; their one value has to pass
-        every part."""
-        if condition.behind or any(part.op == "contains" for part in condition.parts):
+        every part. A substring is looked for in the texts of few records only, those `among`
+        which the answer counts."""
+        if condition.behind or condition in self._kept:
             return None
-        bits = -1
+        bits = among
+        substrings: list[str] = []
         for part in condition.parts:
+            if part.op == "contains":
+                substrings.append(part.bound)
+                continue
             column = self._column(connection, condition.field, numeric=part.numeric)
             if not isinstance(column, Column):
                 return None
             bits &= column.passing(part)
-        if condition.parts and not condition.excluded:
+        if substrings and (bits < 0 or bits.bit_count() > _FEW_TEXTS):
+            return None
+        if condition.parts and not substrings and not condition.excluded:
             return bits
         texts = self._column(connection, condition.field, numeric=False)
         if not isinstance(texts, Column):
             return None
-        excluded = texts.passing(Part("in", condition.excluded, False))
-        return bits & texts.everything() & ~excluded
+        if condition.excluded or not condition.parts:
+            bits &= texts.everything() & ~texts.passing(Part("in", condition.excluded, False))
+        for text in substrings:
+            bits = texts.holding(text, bits)
+        return bits
 
     def _column(
         self, connection: apsw.Connection, name: str, *, numeric: bool
