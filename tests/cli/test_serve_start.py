@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -193,6 +194,41 @@ def test_a_log_that_nobody_reads_holds_nothing_up(
         assert server.wait(20) == 0
     os.close(log)
     os.close(reading)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "", "*", "https://*.example.com", "null", "example.com", "ftp://a", "https://u:p@a",
+        "https://a/path", "https://a?q", "https://a#f",
+    ],
+)  # fmt: skip
+def test_what_is_no_origin_refuses_the_start(maad_here: Any, instance: Path, origin: str) -> None:
+    """Spec 04 §9.5, by flag."""
+    serve = ("serve", f"--instance={instance}", "--transport=http")
+    line = refusal(maad_here(*serve, f"--http-allowed-origin={origin}"))
+    assert line.startswith(f"INSTANCE_CONFIG_INVALID: --http-allowed-origin={origin!r} ")
+    assert "expected origins such as https://app.example.com" in line
+
+
+def test_origins_of_the_environment_may_leave_blanks(maad: Any, instance: Path) -> None:
+    serve = ("serve", f"--instance={instance}", "--transport=http")
+    wrong = maad(*serve, env={"MAAD_HTTP_ALLOWED_ORIGINS": "https://ok.example, ,https://a/b"})
+    assert "MAAD_HTTP_ALLOWED_ORIGINS" in refusal(wrong)
+    assert "'https://a/b' is no origin" in refusal(wrong)
+    right = maad(*serve, env={"MAAD_HTTP_ALLOWED_ORIGINS": "https://ok.example, ,"})
+    assert refusal(right).startswith("TOKENS_FILE_MISSING: ")
+
+
+def test_a_log_for_people_has_no_json(maad: Any, instance: Path) -> None:
+    serve = ("serve", f"--instance={instance}", "--transport=http")
+    done = maad(*serve, env={"MAAD_LOG_PRETTY": "1", "MAAD_LOG_LEVEL": "debug"})
+    first, last = done.err.splitlines()[0], done.err.splitlines()[-1]
+    assert re.fullmatch(
+        r"\d\d:\d\d:\d\d INFO +ops_channel_ready destination=pretty log_level=debug.*", first
+    )
+    assert last.startswith("TOKENS_FILE_MISSING: ")
+    assert not any(line.startswith("{") for line in done.err.splitlines())
 
 
 @pytest.mark.parametrize("ending", ["end of input", "SIGTERM"])
