@@ -40,8 +40,8 @@ def instance_command(ctx: click.Context) -> None:
 def reload_command() -> int:
     """Have the running server read the instance file and the token registry again, and wait.
 
-    Prints what changed. Exit code 1 when the reload is refused, and then nothing has changed, or
-    when no server runs.
+    Prints what changed. Exit code 1 when the reload is refused, and then nothing has changed, when
+    the token registry is, whose tokens then stay as they were, or when no server runs.
     """
     from maadd.cli.control_client import ControlConnection, Unreachable
     from maadd.protocol.control import Reload, Reloaded
@@ -56,7 +56,13 @@ def reload_command() -> int:
     except MaadErrors as failure:
         fail(failure)
     assert isinstance(answer, Reloaded)
-    print_json(json.loads(answer.data))
+    data = json.loads(answer.data)
+    print_json(data)
+    tokens = data.get("tokens")
+    if tokens is not None and not tokens["reloaded"]:
+        refused = tokens["error"]
+        reason = f"the token registry was not taken over, its tokens go on: {refused['message']}"
+        fail(MaadError(refused["code"], reason))
     return 0
 
 

@@ -415,7 +415,7 @@ def test_what_root_writes_stays_readable_for_the_owner_of_the_instance(tmp_path:
 
 
 def requester(record: TokenRecord) -> Requester:
-    return Requester(record, ("permits",))
+    return Requester(record)
 
 
 @pytest.mark.parametrize("operation", ["revoke", "rotate"])

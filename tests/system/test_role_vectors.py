@@ -176,6 +176,45 @@ def test_a_caller_hands_out_no_more_than_it_has(
     client.close()
 
 
+def test_refusals_name_no_project_of_others(served: Served) -> None:
+    client = served.client(served.token("admin", "alpha"))
+    client.ok("maad_use_project", name="alpha")
+    given = {"role": "admin", "agentId": "agt-x"}
+    for name, code in (("zz", "TOKEN_PROJECT_UNKNOWN"), ("*", "TOKEN_PROJECT_FORBIDDEN")):
+        refused = client.call("maad_issue_token", projects=[{"name": name}], **given)
+        assert refused["errors"][0]["code"] == code
+        assert not any(other in str(refused) for other in ("main", "vault", "attic"))
+    stays = served.instance.path.read_text()
+    make_project(served.stored.parents[1] / "added")
+    served.instance.path.write_text(stays + "  - name: added\n    path: ./added\n")
+    done = client.ok("maad_instance_reload")
+    assert done["projectsAdded"] == []
+    assert done["tokens"]["total"] == client.ok("maad_list_tokens")["total"]
+    served.instance.path.write_text(stays + "  - name: hidden\n    path: ./vault\n")
+    refused = client.call("maad_instance_reload")
+    assert refused["errors"][0]["code"] == "INSTANCE_RELOAD_FAILED"
+    assert "hidden" not in str(refused)
+    root = served.client(served.instance.token)
+    root.ok("maad_use_project", name="alpha")
+    assert "hidden" in str(root.call("maad_instance_reload"))
+    served.instance.path.write_text(stays)
+    assert root.ok("maad_instance_reload")["projectsRemoved"] == ["added"]
+    for one in (client, root):
+        one.close()
+
+
+@pytest.mark.parametrize("member", ["name", "agentId", "userId"])
+def test_who_a_token_names_is_bounded(served: Served, member: str) -> None:
+    client = served.client(served.token("admin", "alpha"))
+    client.ok("maad_use_project", name="alpha")
+    given = {"role": "reader", "projects": [{"name": "alpha"}], "agentId": "agt-x"}
+    refused = client.call("maad_issue_token", **given | {member: "a" * 201})
+    assert refused["errors"][0]["code"] == "INVALID_ARGS"
+    assert member in refused["errors"][0]["message"]
+    assert client.ok("maad_issue_token", **given | {member: "a" * 200})["plaintext"]
+    client.close()
+
+
 def test_a_caller_sees_what_it_reaches_and_itself(served: Served) -> None:
     inside, outside = served.token("reader", "attic"), served.token("reader", "vault")
     client = served.client(served.token("admin", "alpha,attic", SOON))

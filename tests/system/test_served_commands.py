@@ -209,6 +209,20 @@ def test_status_and_reload_are_answered_by_the_running_server(served: Served) ->
     assert json.loads(done.stdout)["projectsRemoved"] == ["other"]
 
 
+def test_a_reload_that_did_not_take_the_tokens_over_fails(served: Served) -> None:
+    runtime = {"MAADD_RUNTIME_DIR": str(served.runtime)}
+    stored = served.instance.path.parent / "_auth/tokens.yaml"
+    good = stored.read_text()
+    stored.write_text("tokens: [")
+    done = served.maad("instance", "reload", f"--instance={served.instance.path}", **runtime)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["tokens"]["reloaded"] is False
+    assert "TOKENS_FILE_INVALID: the token registry was not taken over" in done.stderr
+    stored.write_text(good)
+    done = served.maad("instance", "reload", f"--instance={served.instance.path}", **runtime)
+    assert (done.returncode, json.loads(done.stdout)["tokens"]["reloaded"]) == (0, True)
+
+
 def test_a_reload_without_a_server_fails(tmp_path: Path) -> None:
     instance = Instance(tmp_path, records=0)
     done = subprocess.run(
