@@ -194,7 +194,7 @@ def test_refusals_name_no_project_of_others(served: Served) -> None:
     refused = client.call("maad_instance_reload")
     assert refused["errors"][0]["code"] == "INSTANCE_RELOAD_FAILED"
     assert "hidden" not in str(refused)
-    root = served.client(served.instance.token)
+    root = served.daemon.client(served.instance.token)
     root.ok("maad_use_project", name="alpha")
     assert "hidden" in str(root.call("maad_instance_reload"))
     served.instance.path.write_text(stays)
