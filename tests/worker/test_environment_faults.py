@@ -172,6 +172,9 @@ def test_a_full_disk_refuses_writes_whole_and_takes_them_later(
                 one.check_records()
             if not reply.ok:
                 refused += 1
+                for error in msgspec.json.decode(reply.body):
+                    assert error["code"] in {"WRITE_ERROR", "DELETE_ERROR"}, error
+                    assert error["details"]["errno"] == "ENOSPC", error
                 again = attempt(one, op)
                 assert again.ok, again.body
                 assert not msgspec.json.decode(again.body).get("failed")
