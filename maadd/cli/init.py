@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from maadd.cli.output import fail, json_option, print_json, warn
@@ -26,8 +24,7 @@ def init_command(directory: str | None, as_json: bool) -> None:
     from maadd.config.instance import refuse_broken_path
     from maadd_worker.index.store import make_first_index
 
-    folder, settings = project_and_settings()
-    root = folder if directory is None else os.path.abspath(directory)
+    root, settings = project_and_settings(directory)
     commit = None
     try:
         refuse_broken_path(root)

@@ -102,6 +102,24 @@ def _settings(flags: dict[str, Any]) -> tuple[Settings, list[str]]:
     return settings, warnings
 
 
+def _leave_deleted_folder(settings: Settings) -> None:
+    """Nothing needs a current folder that was deleted, unless a path is relative to it: then
+    FileNotFoundError. Those of projects are absolute by now."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        others = (
+            os.environ.get("MAADD_RUNTIME_DIR"),
+            settings.unix_socket,
+            settings.metrics_address,
+            settings.audit_path,
+            settings.embed_model_path,
+        )
+        if any(isinstance(path, str) and path and not os.path.isabs(path) for path in others):
+            raise
+        os.chdir("/")
+
+
 def _serve(settings: Settings, warnings: list[str]) -> int:
     from maadd.config.instance import load_instance, synthesize_instance
     from maadd.front.launch import launch
@@ -120,11 +138,7 @@ def _serve(settings: Settings, warnings: list[str]) -> int:
             )
         instance = synthesize_instance(settings.project, settings.role, settings)
     raise_file_limit()
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        # Nothing needs a folder that was deleted: all paths are absolute by now.
-        os.chdir("/")
+    _leave_deleted_folder(settings)
     launched = launch(settings, instance)
     try:
         # Most of the start, while the fork server loads the engine.

@@ -79,12 +79,14 @@ def command_settings() -> Settings:
     return settings
 
 
-def project_and_settings() -> tuple[str, Settings]:
-    """The absolute folder of a command on one project: flag, MAAD_PROJECT, or where we are."""
+def project_and_settings(given: str | None = None) -> tuple[str, Settings]:
+    """The absolute folder of a command on one project: what it was `given` as an argument, flag,
+    MAAD_PROJECT, or where we are."""
     targets = given_targets()
     settings = command_settings()
     if targets["instance"] is not None:
         raise click.UsageError(
             "--instance is for serve, auth and instance; name the project folder with --project"
         )
-    return os.path.abspath(settings.project or os.getcwd()), settings
+    named = settings.project if given is None else given
+    return os.path.abspath(named or os.getcwd()), settings

@@ -118,18 +118,17 @@ def test_an_instance_file_that_is_none(maad_here: Any, tmp_path: Path) -> None:
     assert "it is no regular file" in refusal(pipe)
 
 
-@pytest.mark.parametrize("words", [("serve",), ("doctor",)])
-def test_a_deleted_current_folder_hinders_nothing_that_is_named_from_the_root(
-    tmp_path: Path, environment: dict[str, str], project: Path, words: tuple[str, ...]
-) -> None:
+@pytest.fixture
+def maad_nowhere(tmp_path: Path, environment: dict[str, str]) -> Any:
+    """Runs `maad` in a folder that is deleted by then."""
     lost = 'mkdir lost && cd lost && rmdir ../lost && exec "$@"'
 
-    def run(*more: str) -> Any:
-        command = [sys.executable, "-m", "maadd.cli", *words, *more]
+    def run(*words: str, **more: str) -> Any:
+        command = [sys.executable, "-m", "maadd.cli", *words]
         return subprocess.run(
             ["/bin/sh", "-c", lost, "sh", *command],
             cwd=tmp_path,
-            env=environment,
+            env={**environment, **more},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -137,16 +136,38 @@ def test_a_deleted_current_folder_hinders_nothing_that_is_named_from_the_root(
             timeout=50,
         )
 
-    named = run(f"--project={project}")
-    assert "INTERNAL" not in named.stderr
-    if words == ("serve",):
-        # It was never indexed, which is found out when all is open.
-        assert "INDEX_EMPTY" in named.stderr
-    else:
-        assert json.loads(named.stdout)["ok"] is True
-    relative = run("--project=project")
-    assert relative.returncode == 1
-    assert "the current folder was deleted" in relative.stderr
+    return run
+
+
+def test_a_deleted_current_folder_hinders_nothing_that_is_named_from_the_root(
+    maad_nowhere: Any, project: Path, tmp_path: Path
+) -> None:
+    # It was never indexed, which is found out when all is open.
+    assert "INDEX_EMPTY" in maad_nowhere("serve", f"--project={project}").stderr
+    assert json.loads(maad_nowhere("doctor", f"--project={project}").stdout)["ok"] is True
+    (tmp_path / "read/below").mkdir(parents=True)
+    (tmp_path / "read/below/a.md").write_text("# A\n")
+    scanned = maad_nowhere("scan", "--json", f"{tmp_path}/read")
+    assert json.loads(scanned.stdout)["totalFiles"] == 1
+    made = maad_nowhere("init", "--json", f"{tmp_path}/made")
+    assert json.loads(made.stdout)["root"] == f"{tmp_path}/made"
+
+
+@pytest.mark.parametrize(
+    ("words", "variables"),
+    [
+        (("serve", "--project=project"), {}),
+        (("doctor",), {}),
+        (("serve", "--project={project}"), {"MAADD_RUNTIME_DIR": "run"}),
+        (("serve", "--project={project}"), {"MAAD_AUDIT_PATH": "audit.log"}),
+    ],
+)
+def test_what_is_relative_to_a_deleted_folder_is_refused(
+    maad_nowhere: Any, project: Path, words: tuple[str, ...], variables: dict[str, str]
+) -> None:
+    refused = maad_nowhere(*(word.format(project=project) for word in words), **variables)
+    assert refused.returncode == 1
+    assert "the current folder was deleted" in refused.stderr
 
 
 def test_http_needs_an_instance_and_a_token(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Callable
 from typing import Any
 
@@ -90,7 +89,8 @@ def scan_directory(
             skipped += 1
             continue
         bytes_left -= len(data)
-        scanned.append(_summarize(data, posixpath.relpath(file.path, path or "."), settings))
+        below = file.path.removeprefix(f"{path}/") if path else file.path
+        scanned.append(_summarize(data, below, settings))
     return corpus_report(shown, name, scanned, skipped=skipped, truncated=truncated)
 
 
