@@ -137,6 +137,11 @@ def _serve(settings: Settings, warnings: list[str]) -> int:
                 "registry; --project serves over stdio only",
             )
         instance = synthesize_instance(settings.project, settings.role, settings)
+        try:
+            os.close(os.open(instance.root, os.O_PATH | os.O_DIRECTORY))
+        except OSError as error:
+            text = f"{instance.root} cannot be served: {error.strerror}; check --project"
+            raise MaadError("FILE_READ_ERROR", text) from None
     raise_file_limit()
     _leave_deleted_folder(settings)
     launched = launch(settings, instance)

@@ -218,7 +218,12 @@ def _lock(path: str) -> int:
     except BlockingIOError as error:
         owner = _owner_pid(fd)
         os.close(fd)
-        raise _already_served(owner) from error
+        # Two instances may have been given one directory.
+        raise _locked(
+            owner,
+            f"uses the runtime directory {os.path.dirname(path)}; stop it first, or set another "
+            "MAADD_RUNTIME_DIR if it serves another instance",
+        ) from error
     os.ftruncate(fd, 0)
     os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
     return fd
@@ -241,7 +246,7 @@ def _lock_target(target: str, *, shared: bool) -> int | None:
         os.close(fd)
         if shared:
             return None
-        raise _already_served(owner) from error
+        raise _locked(owner, "serves this instance; stop it first") from error
     except OSError:
         # A file system without flock: the runtime directory alone has to do.
         os.close(fd)
@@ -263,13 +268,10 @@ def _flock_holder(fd: int) -> int | None:
     return None
 
 
-def _already_served(owner: int | None) -> MaadError:
+def _locked(owner: int | None, what: str) -> MaadError:
     by = "another process" if owner is None else f"process {owner}"
-    return MaadError(
-        "PROJECT_LOCKED",
-        f"{by} already serves this instance; stop it first",
-        {"scope": "instance", "ownerPid": owner},
-    )
+    details = {"scope": "instance", "ownerPid": owner}
+    return MaadError("PROJECT_LOCKED", f"{by} already {what}", details)
 
 
 def _owner_pid(fd: int) -> int | None:

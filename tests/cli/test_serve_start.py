@@ -118,6 +118,15 @@ def test_an_instance_file_that_is_none(maad_here: Any, tmp_path: Path) -> None:
     assert "it is no regular file" in refusal(pipe)
 
 
+def test_a_project_folder_that_is_none_is_named(maad_here: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name, why in (("absent", "No such file or directory"), ("file", "Not a directory")):
+        line = refusal(maad_here("serve", f"--project={name}"))
+        assert line.startswith(f"FILE_READ_ERROR: {tmp_path}/{name} cannot be served: {why};")
+        assert "check --project" in line
+        assert "instance file" not in line
+
+
 @pytest.fixture
 def maad_nowhere(tmp_path: Path, environment: dict[str, str]) -> Any:
     """Runs `maad` in a folder that is deleted by then."""

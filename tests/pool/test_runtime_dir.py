@@ -63,6 +63,8 @@ def test_a_second_front_is_told_who_owns_the_instance(short_dir: str) -> None:
     error = refusal("/srv/x", environ)
     assert error.code == "PROJECT_LOCKED"
     assert error.details == {"scope": "instance", "ownerPid": os.getpid()}
+    other = refusal("/srv/y", environ)
+    assert f"uses the runtime directory {short_dir}; stop it first, or set an" in other.message
     runtime.release()
     RuntimeDir.claim("/srv/x", environ).release()
 
