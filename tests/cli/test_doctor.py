@@ -388,24 +388,31 @@ def test_names_that_are_something_else_are_problems(doctor: Any, project: Path) 
     assert ("problem", "_backend is there and is no folder") in checks(doctor())["places"]
 
 
+@pytest.mark.parametrize(("place", "named"), [(".", "the project"), ("_backend", "_backend")])
 def test_a_file_system_that_is_mounted_read_only_is_named(
-    maad_here: Any, project: Path, monkeypatch: pytest.MonkeyPatch
+    maad_here: Any, project: Path, monkeypatch: pytest.MonkeyPatch, place: str, named: str
 ) -> None:
-    looked, allowed = os.statvfs, os.access
+    looked, allowed, below = os.statvfs, os.access, os.path.normpath(project / place)
 
     class Mounted:
-        """What the system tells of a file system, mounted read-only."""
+        """What the system tells of a file system, mounted read-only from `below`."""
 
         def __init__(self, path: str) -> None:
             self._told = looked(path)
-            self.f_flag = self._told.f_flag | os.ST_RDONLY
+            inside = os.path.normpath(path).startswith(below)
+            self.f_flag = self._told.f_flag | (os.ST_RDONLY if inside else 0)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self._told, name)
 
+    def may(path: Any, mode: int) -> bool:
+        inside = os.path.normpath(path).startswith(below)
+        return allowed(path, mode) and not (inside and mode & os.W_OK)
+
+    (project / "_backend").mkdir(exist_ok=True)
     monkeypatch.setattr(os, "statvfs", Mounted)
-    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK and allowed(path, mode))
+    monkeypatch.setattr(os, "access", may)
     groups = maad_here("doctor", f"--project={project}").json["groups"]
     (found,) = [one for group in groups for one in group["checks"] if one["name"] == "permissions"]
-    assert found["text"] == "the file system of the project is mounted read-only"
+    assert found["text"] == f"the file system of {named} is mounted read-only"
     assert "chown" not in found["advice"]

@@ -71,19 +71,26 @@ def _permissions(root: str, record_paths: list[str]) -> Check:
         path = os.path.join(root, folder)
         if os.path.isdir(path) and not os.access(path, os.R_OK | os.W_OK | os.X_OK):
             refused.append(folder)
-    backend = os.path.join(root, "_backend")
     for name in _FILES:
-        path = os.path.join(backend, name)
+        path = os.path.join(root, "_backend", name)
         if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
             refused.append(f"_backend/{name}")
-    if refused and os.statvfs(root).f_flag & os.ST_RDONLY:
-        text = "the file system of the project is mounted read-only"
-        advice = "mount it for writing; history_mode: read serves it as it is"
-        return problem("permissions", text, advice)
+    mounted = [name for name in refused if _is_read_only(os.path.join(root, name))]
+    if mounted:
+        whole = "." in mounted
+        tops = [name for name in mounted if os.path.dirname(name) not in mounted]
+        text = f"the file system of {'the project' if whole else some(tops)} is mounted read-only"
+        return problem(
+            "permissions", text, "mount it for writing; history mode read serves it as is"
+        )
     if refused:
         text = f"user {os.geteuid()} may not read and write {some(refused)}"
         return problem("permissions", text, "give them to the user that runs the server (chown)")
     return ok("permissions", "the folders of the project can be read and written")
+
+
+def _is_read_only(path: str) -> bool:
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
 def _ownership(root: str) -> Check:

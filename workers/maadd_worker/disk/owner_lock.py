@@ -113,11 +113,17 @@ def _holder(root: str, path: str) -> Owner:
 
 def _cannot_lock(failure: OSError) -> MaadError:
     reason = os.strerror(failure.errno) if failure.errno else str(failure)
-    hint = (
-        "; put the project on a file system with working flock"
-        if failure.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-        else "; check the permissions and the space of _backend/"
-    )
+    match failure.errno:
+        case errno.ENOLCK | errno.EOPNOTSUPP | errno.ENOSYS:
+            hint = "put the project on a file system with working flock"
+        case errno.EROFS:
+            hint = "mount it for writing, or serve it in history mode read"
+        case errno.ENOSPC:
+            hint = "free some space on the disk of the project"
+        case _:
+            hint = "check the permissions of _backend/"
     return MaadError(
-        "BACKEND_ERROR", f"cannot lock {LOCK_PATH}: {reason}{hint}", {"errno": errno_name(failure)}
+        "BACKEND_ERROR",
+        f"cannot lock {LOCK_PATH}: {reason}; {hint}",
+        {"errno": errno_name(failure)},
     )
