@@ -71,9 +71,10 @@ def read_tokens(path: str) -> StoredTokens:
 
 
 def loose_permissions(path: str) -> list[str]:
-    """What lets others than the owner at the registry: one text for `_auth/`, one for the file."""
+    """What lets others than the owner at the registry: a text for `_auth/`, for the file, and for
+    the folder that a link leads to, where they must not put another file in its place."""
     problems = []
-    folder = os.path.dirname(path)
+    folder, linked = os.path.dirname(path), os.path.dirname(os.path.realpath(path))
     for place, mode in ((folder, "700"), (path, "600")):
         try:
             bits = stat.S_IMODE(os.stat(place).st_mode)
@@ -82,17 +83,26 @@ def loose_permissions(path: str) -> list[str]:
         if bits & 0o077:
             name = os.path.relpath(place, os.path.dirname(folder))
             problems.append(f"{name} is open to others (mode {bits:o}); run 'chmod {mode}' on it")
+    if linked != os.path.realpath(folder):
+        with contextlib.suppress(OSError):
+            bits = stat.S_IMODE(os.stat(linked).st_mode)
+            if bits & 0o022 and not bits & stat.S_ISVTX:
+                problems.append(
+                    f"others may write in the folder that {os.path.basename(path)} links to (mode "
+                    f"{bits:o}); run 'chmod go-w' on it"
+                )
     return problems
 
 
 @contextlib.contextmanager
 def registry_lock(path: str, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
-    """Holds `tokens.lock` beside `path`, so that one process at a time changes the registry.
+    """Holds `tokens.lock` beside the registry, so that one process at a time changes it, by
+    whichever link it was found.
 
     Creates `_auth/` when it is missing. Raises TOKENS_FILE_BUSY after `wait_s` seconds and
     TOKENS_FILE_INVALID when the lock file cannot be made.
     """
-    folder = os.path.dirname(path)
+    folder = os.path.dirname(os.path.realpath(path))
     try:
         _ensure_folder(folder)
         descriptor = os.open(
@@ -101,7 +111,7 @@ def registry_lock(path: str, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
     except OSError as error:
         raise tokens_invalid(f"cannot be locked: {error.strerror}") from None
     try:
-        _keep_owner(descriptor, os.stat(folder))
+        _keep_owner(descriptor, os.stat(os.path.dirname(path)))
         deadline = time.monotonic() + wait_s
         while not _try_lock(descriptor):
             if time.monotonic() >= deadline:
@@ -122,12 +132,13 @@ def write_tokens(path: str, document: TokensDocument) -> FileStamp:
     A link stays one: what it leads to is replaced. Raises TOKENS_FILE_INVALID; the old file is
     then still there.
     """
+    owned_by = os.path.dirname(path)
     path = os.path.realpath(path)
     folder = os.path.dirname(path)
     temporary = f"{path}.{os.getpid()}.{secrets.token_hex(6)}.tmp"
     try:
         _sweep(path)
-        stamp = _write_durably(temporary, dump_tokens(document), owner=os.stat(folder))
+        stamp = _write_durably(temporary, dump_tokens(document), owner=os.stat(owned_by))
         os.rename(temporary, path)
         _sync_folder(folder)
     except OSError as error:

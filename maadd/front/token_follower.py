@@ -212,11 +212,12 @@ class TokenFollower:
 
 
 def _place_to_watch(registry_path: str) -> WatchedPlace:
-    """The registry's folder, or the one around it until somebody issues the first token.
+    """The folder where the registry really lies, or the one around it until somebody issues the
+    first token.
 
     Raises OSError when there is neither.
     """
-    folder = os.path.dirname(registry_path)
+    folder = os.path.dirname(os.path.realpath(registry_path))
     path = folder if os.path.isdir(folder) else os.path.dirname(folder)
     status = os.stat(path)
     return WatchedPlace(path, status.st_dev, status.st_ino)

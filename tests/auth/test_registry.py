@@ -74,9 +74,25 @@ def test_a_registry_behind_a_link_is_changed_where_it_lies(tokens_path: Path) ->
     first = registry.issue(spec).record.id
     second = registry.issue(spec).record.id
     assert tokens_path.is_symlink()
-    assert os.listdir(elsewhere.parent) == ["registry.yaml"]
+    # One lock for all who find the registry by some link.
+    assert set(os.listdir(elsewhere.parent)) == {"registry.yaml", "tokens.lock"}
+    assert os.listdir(tokens_path.parent) == ["tokens.yaml"]
     stored = TokenRegistry.load(str(elsewhere)).records()
     assert [record.id for record in stored] == [first, second]
+
+
+def test_a_registry_behind_a_link_is_kept_from_others_there_too(tokens_path: Path) -> None:
+    elsewhere = tokens_path.parents[1] / "secrets"
+    elsewhere.mkdir(mode=0o700)
+    tokens_path.parent.mkdir(mode=0o700)
+    tokens_path.symlink_to(elsewhere / "registry.yaml")
+    TokenRegistry.load(str(tokens_path)).issue(ADMIN)
+    for mode in (0o755, 0o1777):
+        elsewhere.chmod(mode)
+        assert TokenRegistry.load(str(tokens_path)).warnings == []
+    elsewhere.chmod(0o775)
+    with pytest.raises(MaadError, match=r"may write in the folder .* links to .* 'chmod go-w'"):
+        TokenRegistry.load(str(tokens_path))
 
 
 def test_issue(tokens_path: Path) -> None:

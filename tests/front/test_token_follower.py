@@ -58,6 +58,23 @@ async def test_a_revocation_elsewhere_ends_the_sessions(
     assert bench.audited == [{"event": "token_revoked", "token_id": dead.id, "origin": "file"}]
 
 
+async def test_a_registry_behind_a_link_is_followed_where_it_lies(
+    make_bench: Any, tmp_path: Path
+) -> None:
+    bench = make_bench("alpha")
+    bench.issue("admin *")
+    behind = tmp_path / "secrets/registry.yaml"
+    behind.parent.mkdir(mode=0o700)
+    link = Path(bench.tokens.path)
+    link.rename(behind)
+    link.symlink_to(behind)
+    async with following(bench, WATCH):
+        issued = TokenRegistry.load(str(behind)).issue(_spec())
+        await until(lambda: bench.audited)
+    assert link.is_symlink()
+    assert bench.tokens.authenticate([f"Bearer {issued.plaintext}"]).token == issued.record
+
+
 @pytest.mark.parametrize("how", [POLL, WATCH], ids=["poll", "watch"])
 async def test_a_token_issued_elsewhere_is_good_at_once(
     make_bench: Any, how: dict[str, Any]
