@@ -1,20 +1,18 @@
-"""The rooms of a front put together on the test's own loop, over a worker that holds calls."""
+"""The rooms of a front put together over workers that hold calls, behind real sockets."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
-import logging
 import os
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import held_engine
 import httpx2
-import structlog
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
@@ -23,10 +21,16 @@ from maadd.auth.record import ProjectGrant
 from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
+from maadd.front.health import FrontHealth, SessionCounts
+from maadd.front.memory_pressure import PressureGauge, PressureLimits
+from maadd.front.reload import ReloadCounts
+from maadd.front.session_hooks import make_sessions
 from maadd.front.state import RunningFront
+from maadd.ops.audit import AuditLog
 from maadd.ops.meter import Meter
+from maadd.pipeline.front_tools import EnginelessHandler
 from maadd.pipeline.heavy import FreeMemory, HeavyGuard, heavy_limits
-from maadd.pipeline.limits import Limiter, LimitSettings
+from maadd.pipeline.limits import Limiter, limit_settings
 from maadd.pipeline.pipeline import Pipeline
 from maadd.pool.policy import PoolPolicy
 from maadd.pool.pool import WorkerPool
@@ -35,7 +39,6 @@ from maadd.pool.spawn import Spawner, WorkerProgram
 from maadd.protocol.messages import HistorySettings
 from maadd.protocol.roles import Role
 from maadd.protocol.tools import registered_tools
-from maadd.sessions.table import SessionLimits, SessionTable
 from maadd.tools import sessions as session_tools
 from maadd.tools.face import create_server
 from maadd.transport.app import HttpApp
@@ -46,34 +49,205 @@ from maadd.transport.stdio import StdioServer
 
 PROJECT = "main"
 
+UNLIMITED = Settings(transport="http", http_port=0, rl_disable=True)
 
-class FrontBench:
-    """A started front over one project."""
+SESSION_TOOLS: Mapping[str, EnginelessHandler] = {
+    "maad_use_project": session_tools.use_project,
+    "maad_use_projects": session_tools.use_projects,
+    "maad_current_session": session_tools.current_session,
+}
+
+
+class HeldProject:
+    """The folder of a project, as far as its worker and the test talk through it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._held: BinaryIO | None = None
+        path.mkdir()
+        (path / "gate").touch()
+
+    def calls(self) -> list[str]:
+        """What the worker noted."""
+        path = self.path / "calls"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def logged(self) -> list[dict[str, Any]]:
+        """The lines of the worker's log."""
+        return [json.loads(line) for line in (self.path / "log").read_text().splitlines()]
+
+    def behave(self, behaviour: str) -> None:
+        """How the starts from now on are to be."""
+        (self.path / "behaviour").write_text(behaviour)
+
+    def hold(self) -> None:
+        """Have calls wait from now on."""
+        self._held = (self.path / "gate").open("rb")
+        fcntl.flock(self._held, fcntl.LOCK_EX)
+
+    def let_go(self) -> None:
+        """Let them go on."""
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+
+class Rooms:
+    """A front from its sockets to the pool, with a clock and free memory that the test sets."""
 
     def __init__(
         self,
         folder: Path,
         state: RunningFront,
         pool: WorkerPool,
-        pipeline: Pipeline,
-        sessions: SessionTable,
+        tokens: TokenRegistry,
         log: Any,
+        settings: Settings = UNLIMITED,
+        **engineless: EnginelessHandler,
     ) -> None:
-        self.pool = pool
-        self._folder = folder
-        self._project = folder / PROJECT
-        self._state = state
-        self._sessions = sessions
-        self._log = log
+        self.now = 1000.0
+        self.free = FreeMemory(None, None)
+        self.samples = 0
+        """How often the free memory was asked for."""
+        self.state, self.pool, self.log = state, pool, log
+        self._settings = settings
+        self._tokens = tokens
+        self._meter = Meter()
+        self._audit = AuditLog.open(str(folder / "audit.log"))
+        counts = SessionCounts()
+        limiter = Limiter(limit_settings(settings), self.clock)
+        self._sessions = make_sessions(
+            settings, counts, limiter, pool, self._audit, self._meter, log
+        )
+        heavy = HeavyGuard(heavy_limits(settings), self.clock)
+        self.pressure = PressureGauge(
+            PressureLimits(
+                settings.memory_pressure_interval_ms,
+                settings.memory_pressure_ratio,
+                settings.memory_pressure_cooldown_ms / 1000,
+            )
+        )
+        health = FrontHealth(
+            state,
+            settings,
+            self._sessions,
+            counts,
+            pool,
+            heavy,
+            self.pressure,
+            ReloadCounts(),
+            None,
+        )
+        pipeline = Pipeline(
+            state=state,
+            settings=settings,
+            tools=registered_tools(),
+            sessions=self._sessions,
+            limiter=limiter,
+            heavy=heavy,
+            measure_memory=self._measure,
+            pool=pool,
+            tokens=tokens,
+            engineless={**SESSION_TOOLS, **engineless},
+            merge_health=health.merge,
+            log=log,
+            meter=self._meter,
+            audit=lambda event, fields: self._audit.write(event, **fields),
+        )
         introduction = Introduction("1", {"tools": {"listChanged": True}})
         self._face = McpFace(
             lambda: create_server(pipeline, version="1"), introduction, pipeline, log
         )
 
-    def calls(self) -> list[str]:
-        """What the worker noted."""
-        path = self._project / "calls"
-        return path.read_text().splitlines() if path.exists() else []
+    def clock(self) -> float:
+        """The time by which this front counts, in seconds."""
+        return self.now
+
+    def _measure(self, _project: ProjectConfig) -> FreeMemory:
+        self.samples += 1
+        return self.free
+
+    async def serve_http(self) -> HttpServer:
+        """Listen on a free port."""
+        app = HttpApp(
+            state=self.state,
+            settings=self._settings,
+            tokens=self._tokens,
+            sessions=self._sessions,
+            face=self._face,
+            log=self.log,
+            meter=self._meter,
+        )
+        server = HttpServer(app, self._settings, self._sessions, self.log)
+        await server.start()
+        return server
+
+    def serve_pipes(self, reading: int, writing: int) -> StdioServer:
+        """A server for one client on these descriptors."""
+        return StdioServer(
+            face=self._face,
+            sessions=self._sessions,
+            settings=self._settings,
+            log=self.log,
+            reading=reading,
+            writing=writing,
+        )
+
+    def close(self) -> None:
+        self._audit.close()
+
+
+@contextlib.asynccontextmanager
+async def opened_pool(
+    folder: Path, runtime_dir: str, log: Any, policy: PoolPolicy, *names: str
+) -> AsyncIterator[tuple[RunningFront, WorkerPool, dict[str, HeldProject]]]:
+    """A pool over new projects of these names; workers start with the first calls."""
+    projects = {name: HeldProject(folder / name) for name in names}
+    history = HistorySettings("feed", None, "inferred")
+    configs = {
+        name: ProjectConfig(name, str(project.path), Role.ADMIN, None, history)
+        for name, project in projects.items()
+    }
+    state = RunningFront(Instance("test", "file", None, str(folder), configs))
+    runtime = RuntimeDir.claim(runtime_dir, {"MAADD_RUNTIME_DIR": runtime_dir})
+    program = WorkerProgram(held_engine.enter, ("maadd_worker.process.main",))
+    pool = WorkerPool(
+        spawner=Spawner(runtime.path, program),
+        endpoint=runtime.workers_endpoint,
+        control_endpoint=None,
+        settings=UNLIMITED.worker(),
+        policy=policy,
+        on_event=lambda _project, _event: None,
+        log=log,
+    )
+    await pool.start()
+    try:
+        yield state, pool, projects
+    finally:
+        for project in projects.values():
+            project.let_go()
+        await pool.close()
+        runtime.release()
+
+
+def new_tokens(folder: Path) -> TokenRegistry:
+    """An empty registry."""
+    return TokenRegistry.load(str(folder / "_auth/tokens.yaml"))
+
+
+def admin_token(tokens: TokenRegistry) -> str:
+    """A new token for everything."""
+    return tokens.issue(TokenSpec(Role.ADMIN, (ProjectGrant("*"),))).plaintext
+
+
+class FrontBench:
+    """A started front over one project, on the test's own loop."""
+
+    def __init__(self, rooms: Rooms, tokens: TokenRegistry, project: HeldProject) -> None:
+        self.pool = rooms.pool
+        self.project = project
+        self._rooms = rooms
+        self._tokens = tokens
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait for something that the worker does."""
@@ -83,29 +257,13 @@ class FrontBench:
 
     async def noted(self, line: str) -> None:
         """Wait until the worker has noted this."""
-        await self.until(lambda: line in self.calls())
-
-    async def let_go(self) -> None:
-        """Let the held write go on."""
-        await asyncio.to_thread((self._project / "gate").write_bytes, b"")
+        await self.until(lambda: line in self.project.calls())
 
     @contextlib.asynccontextmanager
     async def http(self) -> AsyncIterator[Callable[[str], Client]]:
         """Serves HTTP inside; yields what makes SDK clients of an era."""
-        tokens = TokenRegistry.load(str(self._folder / "_auth/tokens.yaml"))
-        token = tokens.issue(TokenSpec(Role.ADMIN, (ProjectGrant("*"),))).plaintext
-        settings = Settings(transport="http", http_port=0)
-        app = HttpApp(
-            state=self._state,
-            settings=settings,
-            tokens=tokens,
-            sessions=self._sessions,
-            face=self._face,
-            log=self._log,
-            meter=Meter(),
-        )
-        server = HttpServer(app, settings, self._sessions, self._log)
-        await server.start()
+        token = admin_token(self._tokens)
+        server = await self._rooms.serve_http()
 
         def client(mode: str) -> Client:
             web = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60)
@@ -122,14 +280,7 @@ class FrontBench:
         """Serves one client on a pair of pipes inside."""
         reading, to_server = os.pipe()
         from_server, writing = os.pipe()
-        server = StdioServer(
-            face=self._face,
-            sessions=self._sessions,
-            settings=Settings(),
-            log=self._log,
-            reading=reading,
-            writing=writing,
-        )
+        server = self._rooms.serve_pipes(reading, writing)
         serving = asyncio.create_task(server.run())
         with Pipes(to_server, from_server) as pipes:
             yield pipes
@@ -160,49 +311,13 @@ class Pipes:
 
 
 @contextlib.asynccontextmanager
-async def opened_front(folder: Path, runtime_dir: str) -> AsyncIterator[FrontBench]:
+async def opened_front(folder: Path, runtime_dir: str, log: Any) -> AsyncIterator[FrontBench]:
     """A bench; the worker starts with the first call."""
-    project = folder / PROJECT
-    project.mkdir()
-    os.mkfifo(project / "gate")
-    history = HistorySettings("feed", None, "inferred")
-    config = ProjectConfig(PROJECT, str(project), Role.ADMIN, None, history)
-    state = RunningFront(Instance("test", "file", None, str(folder), {PROJECT: config}))
-    settings = Settings()
-    log = structlog.wrap_logger(
-        structlog.PrintLogger(), wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR)
-    )
-    sessions = SessionTable(SessionLimits(10, 10, 3600), log)
-    runtime = RuntimeDir.claim(runtime_dir, {"MAADD_RUNTIME_DIR": runtime_dir})
-    program = WorkerProgram(held_engine.enter, ("maadd_worker.process.main",))
-    pool = WorkerPool(
-        spawner=Spawner(runtime.path, program),
-        endpoint=runtime.workers_endpoint,
-        control_endpoint=None,
-        settings=settings.worker(),
-        policy=PoolPolicy(drain_s=5, term_s=2),
-        on_event=lambda _project, _event: None,
-        log=log,
-    )
-    await pool.start()
-    pipeline = Pipeline(
-        state=state,
-        settings=settings,
-        tools=registered_tools(),
-        sessions=sessions,
-        limiter=Limiter(LimitSettings(100, 100, 100, 1_000_000, True), time.monotonic),
-        heavy=HeavyGuard(heavy_limits(settings)),
-        measure_memory=lambda _project: FreeMemory(None, None),
-        pool=pool,
-        tokens=None,
-        engineless={"maad_use_project": session_tools.use_project},
-        merge_health=lambda _caller, _project, report: report or b"{}",
-        log=log,
-        meter=Meter(),
-        audit=lambda _event, _fields: None,
-    )
-    try:
-        yield FrontBench(folder, state, pool, pipeline, sessions, log)
-    finally:
-        await pool.close()
-        runtime.release()
+    tokens = new_tokens(folder)
+    policy = PoolPolicy(drain_s=5, term_s=2)
+    async with opened_pool(folder, runtime_dir, log, policy, PROJECT) as (state, pool, projects):
+        rooms = Rooms(folder, state, pool, tokens, log)
+        try:
+            yield FrontBench(rooms, tokens, projects[PROJECT])
+        finally:
+            rooms.close()

@@ -355,9 +355,7 @@ def test_limits_of_a_session(unindexed: Instance, start: Any) -> None:
 
     pid = client.ok("maad_health")["worker"]["pid"]
     os.kill(pid, signal.SIGSTOP)
-    held = Client(daemon.wait_until_listening(), unindexed.token)
-    held._headers["Mcp-Session-Id"] = client._headers["Mcp-Session-Id"]
-    waiting = threading.Thread(target=held.call, args=("maad_get",), kwargs={"docId": "nte-1"})
+    waiting = threading.Thread(target=client.twin().call, args=("maad_get",), kwargs={"docId": "nte-1"})
     waiting.start()
     refusals: list[dict[str, Any]] = []
 

@@ -21,6 +21,10 @@ LEVELS = MappingProxyType(
 )
 
 
+_OF_THE_ENGINE = frozenset({"doc_too_large", "doc_body_truncated", "instructions_outdated"})
+"""Events that belong to the engine family of lines, under their own names (spec 04 §16)."""
+
+
 class Log:
     """Writes lines at or above a level; safe from every thread, and waits for no reader."""
 
@@ -47,7 +51,10 @@ class Log:
 
     def warn(self, event: str, **fields: Any) -> None:
         """Something that works, but not as it should."""
-        self._line("warn", event, fields)
+        if event in _OF_THE_ENGINE:
+            self.engine("warn", event, event, **fields)
+        else:
+            self._line("warn", event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
         """Something that failed."""
