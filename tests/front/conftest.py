@@ -147,7 +147,9 @@ def open_front(
 def all_fronts(tmp_path_factory: pytest.TempPathFactory, log_into: Any) -> Iterator[ThreadedFront]:
     runtime = tempfile.mkdtemp(prefix="maadd-test-")
     folder = tmp_path_factory.mktemp("fronts")
-    fronts = ThreadedFront(folder, runtime, log_into, "main", "other", "slow", "mute", "dying")
+    fronts = ThreadedFront(
+        folder, runtime, log_into, "main", "other", "slow", "mute", "dying", "broken"
+    )
     yield fronts
     fronts.close()
     shutil.rmtree(runtime)

@@ -2,9 +2,10 @@
 
 Calls wait while the test holds the lock of the project's file `gate`, but for writes of the
 record `free`; a read with the type `held` lasts until it is interrupted. `behaviour`, a file of
-the project, tells of a start: `die` ends every one, `mute` silences one, `slow` has them wait at
-the gate as well. Of calls, those on the record `die` kill the process, those on `raise` fail by an
-exception. `maad_reindex` reports three steps. The idempotency key `known` has been used before.
+the project, tells of a start: `die` ends every one, `refuse` has them fail, `mute` silences one,
+`slow` has them wait at the gate as well. Of calls, those on the record `die` kill the process,
+those on `raise` fail by an exception. `maad_reindex` reports three steps. The idempotency key
+`known` has been used before.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class HeldEngine:
         match behaviour(config.root):
             case "die":
                 os._exit(9)
+            case "refuse":
+                raise MaadError("REGISTRY_INVALID", "no registry", {"why": "test"})
             case "slow":
                 progress("waiting at the gate")
                 engine._pass_gate()

@@ -12,7 +12,7 @@ from tool_arguments import ARGUMENTS
 
 pytestmark = pytest.mark.xdist_group("fronts")
 
-LIMIT_MS = 400
+LIMIT_MS = 500
 
 
 def write(client: Client, doc_id: str) -> dict[str, Any]:
@@ -90,7 +90,6 @@ def test_a_read_past_its_time_is_interrupted(fronts: ThreadedFront) -> None:
 def test_a_call_past_its_time_keeps_its_place_until_it_has_ended(fronts: ThreadedFront) -> None:
     served = fronts.serve(request_timeout_ms=LIMIT_MS, rl_concurrent=1)
     client = served.client()
-    client.ok("maad_get", docId="nte-1")
     fronts.main.hold()
     assert error_of(client.call("maad_get", docId="nte-1"))[0] == "REQUEST_TIMEOUT"
     code, details = error_of(client.call("maad_get", docId="nte-1"))
@@ -104,7 +103,6 @@ def test_a_write_past_its_time_says_whether_it_may_have_been_published(
 ) -> None:
     served = fronts.serve(request_timeout_ms=LIMIT_MS)
     client, other = served.client(), served.client()
-    client.ok("maad_get", docId="nte-1")
     fronts.main.hold()
     published = fronts.held(client, "maad_create", docType="note", docId="late", fields={})
     assert eventually(lambda: "late begun" in fronts.main.calls())
@@ -118,7 +116,7 @@ def test_a_write_past_its_time_says_whether_it_may_have_been_published(
     )
     fronts.main.let_go()
     assert eventually(lambda: "late written" in fronts.main.calls())
-    assert write(client, "next")["ok"]
+    assert write(fronts.serve().client(), "next")["ok"]
     assert "waiting begun" not in fronts.main.calls()
 
 
@@ -153,7 +151,7 @@ def test_calls_wait_for_a_start_as_long_as_for_an_answer(fronts: ThreadedFront) 
     assert error_of(receipt)[0] == "RECEIPT_ENGINE_NOT_READY"
     assert slow.calls() == []
     waiting = fronts.later(patient, "maad_get", docId="nte-1")
-    # The start is slow, not dead: it gives signs of life.
+    # The start is slow, not dead: it gives signs of life for longer than it may be silent.
     for _ in range(5):
         assert error_of(client.call("maad_get", docId="nte-1")) == (
             "PROJECT_UNAVAILABLE", {"state": "starting", "retryAfterMs": 1000},
@@ -162,9 +160,21 @@ def test_calls_wait_for_a_start_as_long_as_for_an_answer(fronts: ThreadedFront) 
     assert (shown["state"], shown["restarts"], shown["lastExit"]) == ("starting", 0, None)
     slow.let_go()
     assert waiting.result(20)["ok"]
-    assert client.ok("maad_get", docId="nte-1") == {}
     # All of them shared one start.
     assert slow.calls().count("start") == 1
+
+
+def test_a_start_that_failed_answers_for_a_while_without_another(fronts: ThreadedFront) -> None:
+    broken = fronts.projects["broken"]
+    broken.behave("refuse")
+    client, other = fronts.serve().client(project="broken"), fronts.serve().client(project="broken")
+    for one in (client, other, client):
+        assert error_of(one.call("maad_get", docId="nte-1")) == (
+            "REGISTRY_INVALID", {"why": "test"},
+        )  # fmt: skip
+    assert broken.calls() == ["start"]
+    (broken.path / "behaviour").unlink()
+    assert eventually(lambda: client.call("maad_get", docId="nte-1")["ok"])
 
 
 def test_a_start_without_a_sign_of_life_is_ended_and_repeated(fronts: ThreadedFront) -> None:
@@ -172,7 +182,8 @@ def test_a_start_without_a_sign_of_life_is_ended_and_repeated(fronts: ThreadedFr
     client = fronts.serve().client(project="mute")
     assert client.ok("maad_get", docId="nte-1") == {}
     shown = client.ok("maad_health")["worker"]
-    assert (shown["state"], shown["restarts"]) == ("ready", 1)
+    assert shown["state"] == "ready"
+    assert shown["restarts"] >= 1
     assert shown["lastExit"] is not None
 
 

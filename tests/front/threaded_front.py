@@ -28,9 +28,10 @@ from maadd.pool.pool import WorkerPool
 
 POLICY = PoolPolicy(
     worker_queue=8,
-    start_timeout_s=1.5,
-    check_interval_s=0.1,
-    restart=RestartLimits(first_delay_s=0.05, jitter=0),
+    start_timeout_s=2,
+    check_interval_s=0.05,
+    start_failure_ttl_s=1,
+    restart=RestartLimits(first_delay_s=0.03, jitter=0),
 )
 
 
