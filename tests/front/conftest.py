@@ -132,9 +132,9 @@ def make_bench(tmp_path: Path, log_into: Any) -> Callable[..., Bench]:
 
 @pytest.fixture
 def open_front(
-    tmp_path: Path,
-) -> Iterator[Callable[[], contextlib.AbstractAsyncContextManager[Any]]]:
-    """`async with open_front() as bench`."""
+    tmp_path: Path, log_into: Any
+) -> Iterator[Callable[..., contextlib.AbstractAsyncContextManager[Any]]]:
+    """`async with open_front() as bench`, or with roles and settings."""
     runtime = tempfile.mkdtemp(prefix="maadd-test-")
-    yield partial(opened_front, tmp_path, runtime)
+    yield partial(opened_front, tmp_path, runtime, log_into)
     shutil.rmtree(runtime)
