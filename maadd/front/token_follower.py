@@ -114,7 +114,7 @@ class TokenFollower:
             counts = await asyncio.to_thread(registry.reload)
             self._log.info("tokens_reload", total=counts.total, active=counts.active)
             self._audit_changes(before, registry.records())
-        closed = self._sessions.close_dead_tokens(registry.death_of, keep=keep)
+        closed = self.close_dead(keep)
         return TokensReloaded(True, counts.total, counts.active, closed)
 
     async def try_reload(self, keep: Session | None = None) -> TokensReloaded:
@@ -127,9 +127,12 @@ class TokenFollower:
             error = {"code": failure.code, "message": failure.message}
             return TokensReloaded(False, counts.total, counts.active, 0, error)
 
-    def close_dead(self, keep: Session | None) -> None:
-        """Close the sessions of tokens that a change of our own ended, all but `keep`."""
-        self._sessions.close_dead_tokens(self._registry.death_of, keep=keep)
+    def close_dead(self, keep: Session | None) -> int:
+        """Close the sessions of tokens that the registry knows as dead, all but `keep`; how
+        many. The others end when it says so now."""
+        closed = self._sessions.close_dead_tokens(self._registry.death_of, keep=keep)
+        self._sessions.follow_expiries(self._registry.find)
+        return closed
 
     def audit_expiries(self, now: float) -> None:
         """One audit line for each token that expired since the last time, until `now` (epoch

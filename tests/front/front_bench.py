@@ -18,11 +18,13 @@ from mcp.client.streamable_http import streamable_http_client
 
 from maadd.auth.issue import TokenSpec, parse_grants
 from maadd.auth.registry import IssuedToken, TokenRegistry
-from maadd.config.instance import Instance, ProjectConfig
+from maadd.config.instance import Instance, load_instance
 from maadd.config.settings import Settings
+from maadd.front.reload import Reloader
 from maadd.front.state import RunningFront
 from maadd.front.token_follower import TokenFollower
 from maadd.ops.meter import Meter
+from maadd.ops.notify import ServiceNotifier
 from maadd.pipeline.front_tools import EnginelessHandler
 from maadd.pipeline.heavy import FreeMemory, HeavyGuard, heavy_limits
 from maadd.pipeline.limits import Limiter, LimitSettings
@@ -31,7 +33,6 @@ from maadd.pool.policy import PoolPolicy
 from maadd.pool.pool import WorkerPool
 from maadd.pool.runtime_dir import RuntimeDir
 from maadd.pool.spawn import Spawner, WorkerProgram
-from maadd.protocol.messages import HistorySettings
 from maadd.protocol.roles import Role, parse_role
 from maadd.protocol.tools import registered_tools
 from maadd.sessions.table import SessionLimits, SessionTable
@@ -45,12 +46,6 @@ from maadd.transport.peer import McpFace
 from maadd.transport.stdio import StdioServer
 
 PROJECT = "main"
-
-
-def project_at(folder: Path, name: str, role: Role) -> ProjectConfig:
-    """The configuration of the project `name` in `folder`."""
-    history = HistorySettings("feed", None, "inferred")
-    return ProjectConfig(name, str(folder / name), role, None, history)
 
 
 class FrontBench:
@@ -67,8 +62,7 @@ class FrontBench:
         self.settings = settings
         self.log = log_into(self.events)
         self._project = folder / PROJECT
-        projects = {name: project_at(folder, name, role) for name, role in roles.items()}
-        self.state = RunningFront(Instance("test", "file", None, str(folder), projects))
+        self.state = RunningFront(self.declared(roles))
         limits = SessionLimits(
             settings.session_max, settings.session_max_per_token, settings.session_idle_ms / 1000
         )
@@ -93,6 +87,17 @@ class FrontBench:
             log=self.log,
         )
         token_tools = TokenTools(self.tokens, self.follower, settings, lambda *_: None)
+        reloader = Reloader(
+            state=self.state,
+            settings=settings,
+            sessions=self.sessions,
+            pool=self.pool,
+            follower=self.follower,
+            log=self.log,
+            audit=lambda *_: None,
+            notifier=ServiceNotifier(None, None),
+            on_change=lambda: None,
+        )
         pipeline = Pipeline(
             state=self.state,
             settings=settings,
@@ -103,7 +108,11 @@ class FrontBench:
             measure_memory=lambda _project: FreeMemory(None, None),
             pool=self.pool,
             tokens=self.tokens,
-            engineless=SESSION_TOOLS | dict(token_tools.handlers()),
+            engineless={
+                **SESSION_TOOLS,
+                **token_tools.handlers(),
+                "maad_instance_reload": reloader.answer_tool,
+            },
             merge_health=lambda _caller, _project, report: report or b"{}",
             log=self.log,
             meter=Meter(),
@@ -113,6 +122,16 @@ class FrontBench:
         self._face = McpFace(
             lambda: create_server(pipeline, version="1"), introduction, pipeline, self.log
         )
+
+    def declared(self, roles: Mapping[str, Role]) -> Instance:
+        """The instance of these projects and ceilings, from its file, which is written anew."""
+        lines = ["name: test", "projects:"]
+        for name, role in roles.items():
+            (self.folder / name).mkdir(exist_ok=True)
+            lines.append(f"  - {{name: {name}, path: {name}, role: {role.text}}}")
+        path = self.folder / "instance.yaml"
+        path.write_text("\n".join(lines) + "\n")
+        return load_instance(str(path), self.settings)
 
     def issue(self, text: str, **members: str) -> IssuedToken:
         """A token of role and grants, as in `admin *,vault:reader`."""
@@ -230,6 +249,7 @@ class WireClient:
     def __init__(self, web: httpx2.AsyncClient, url: str, bearer: str) -> None:
         self._web = web
         self._url = url
+        self.number = 0
         self.headers = {"Authorization": f"Bearer {bearer}", "Accept": "application/json"}
 
     @property
@@ -238,12 +258,20 @@ class WireClient:
         return self.headers["Mcp-Session-Id"]
 
     async def post(self, method: str, params: dict[str, Any], **headers: str) -> httpx2.Response:
-        """One request."""
-        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        """One request, with the next `number`."""
+        self.number += 1
+        message = {"jsonrpc": "2.0", "id": self.number, "method": method, "params": params}
         return await self._web.post(self._url, json=message, headers=self.headers | headers)
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """One notification."""
+        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        answer = await self._web.post(self._url, json=message, headers=self.headers)
+        assert answer.status_code == 202
 
     async def hello(self, **headers: str) -> httpx2.Response:
         """`initialize`; the session that it opened, if it did, is the client's from now on."""
+        self.headers.pop("Mcp-Session-Id", None)
         params = {
             "protocolVersion": "2025-11-25",
             "capabilities": {},
@@ -312,14 +340,10 @@ async def opened_front(
 ) -> AsyncIterator[FrontBench]:
     """A bench of projects with these ceilings, `main` alone unless given; a worker starts with
     the first call."""
-    roles = roles or {PROJECT: Role.ADMIN}
-    for name in roles:
-        (folder / name).mkdir()
-    if PROJECT in roles:
-        os.mkfifo(folder / PROJECT / "gate")
     runtime = RuntimeDir.claim(runtime_dir, {"MAADD_RUNTIME_DIR": runtime_dir})
     chosen = Settings(**{"transport": "http", "http_port": 0} | settings)
-    bench = FrontBench(folder, runtime, roles, chosen, log_into)
+    bench = FrontBench(folder, runtime, roles or {PROJECT: Role.ADMIN}, chosen, log_into)
+    os.mkfifo(folder / next(iter(bench.state.instance.projects)) / "gate")
     await bench.pool.start()
     try:
         yield bench
