@@ -126,7 +126,31 @@ def test_http_needs_an_instance_and_a_token(maad: Any, project: Path, instance: 
     assert refusal(legacy).startswith("LEGACY_BEARER_REMOVED: ")
 
 
-def test_a_registry_that_authenticates_nobody_refuses_the_start(
+def test_a_registry_that_authenticates_nobody_refuses_the_start(maad: Any, instance: Path) -> None:
+    """The boot matrix of spec 04 §7.1, whatever the legacy token."""
+
+    def refused(transport: str) -> str:
+        flags = (f"--instance={instance}", f"--transport={transport}")
+        return refusal(maad("serve", *flags, f"--unix-socket={instance.parent}/s"))
+
+    registry = instance.parent / "_auth/tokens.yaml"
+    registry.parent.mkdir(0o700)
+    registry.touch(0o600)
+    assert refused("http").startswith("TOKENS_FILE_EMPTY: ")
+    dead = "role: admin, created_at: 2020-01-01, projects: [{name: notes}]"
+    registry.write_text(
+        f"tokens:\n- {{id: a, hash: '{'0a' * 32}', {dead}, revoked_at: '2020-01-02T00:00:00Z'}}\n"
+        f"- {{id: b, hash: '{'0b' * 32}', {dead}, expires_at: '2020-01-02T00:00:00Z'}}\n"
+    )
+    line = refused("unix")
+    assert line.startswith("TOKENS_FILE_EMPTY: ")
+    assert "maad auth issue-token" in line
+    registry.write_text("tokens: 7\n")
+    for transport in ("http", "stdio"):
+        assert refused(transport).startswith("TOKENS_FILE_INVALID: _auth/tokens.yaml: tokens: ")
+
+
+def test_a_registry_that_cannot_be_trusted_refuses_the_start(
     maad_here: Any, instance: Path
 ) -> None:
     def refused() -> str:
@@ -135,16 +159,32 @@ def test_a_registry_that_authenticates_nobody_refuses_the_start(
 
     registry = instance.parent / "_auth/tokens.yaml"
     registry.parent.mkdir(0o700)
-    registry.touch(0o600)
-    assert refused().startswith("TOKENS_FILE_EMPTY: ")
-    registry.write_text("tokens: 7\n")
-    assert refused().startswith("TOKENS_FILE_INVALID: _auth/tokens.yaml: ")
-    registry.unlink()
     os.mkfifo(registry, 0o600)
     assert "it is no regular file" in refused()
     registry.chmod(0o644)
     assert refused().count("tokens.yaml") == 1
     assert "chmod 600" in refused()
+
+
+ORIGINS = [
+    "", " ", "*", "https://*.example.com", "null", "no origin", "http://[", "https://", "ftp://a",
+    "https://u@a", "https://u:p@a", "https://a?q", "https://a#f", "https://a/path", "https://a:x",
+]  # fmt: skip
+
+
+def test_every_origin_that_is_none_refuses_the_start(maad: Any, instance: Path) -> None:
+    """Spec 04 §9.5; a lenient start takes no other list than the one that was meant."""
+    flags = [f"--http-allowed-origin={text}" for text in ORIGINS]
+    some = {"MAAD_HTTP_ALLOWED_ORIGINS": "https://good.example, ,HTTPS://B.example:443/,null"}
+    lenient = {"MAAD_CONFIG_LENIENT": "1"}
+    line = refusal(maad("serve", f"--instance={instance}", *flags, env=some | lenient))
+    said = line.split("; INSTANCE_CONFIG_INVALID: ")
+    assert said[0].startswith("INSTANCE_CONFIG_INVALID: MAAD_HTTP_ALLOWED_ORIGINS=")
+    assert "('null' is no origin)" in said[0]
+    assert len(said) == 1 + len(ORIGINS)
+    for text, problem in zip(ORIGINS, said[1:], strict=True):
+        assert problem.startswith(f"--http-allowed-origin={text!r} is not accepted (")
+    assert all("expected origins such as https://app.example.com" in one for one in said)
 
 
 def test_a_single_project_that_was_never_indexed_is_refused(maad: Any, project: Path) -> None:
