@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import struct
@@ -56,14 +55,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     made.daemon.stop(signal.SIGKILL)
 
 
-READS = (
-    ("get", "nope"),
-    ("query", "note", "--filter", "rank=2"),
-    ("validate",),
-    ("instructions", "refresh"),
-)
-
-
 def test_an_idle_server_of_the_project_is_asked_and_starts_its_worker(served: Served) -> None:
     assert read_owner(str(served.project)) is None
     runtime = {"MAADD_RUNTIME_DIR": str(served.runtime)}
@@ -73,18 +64,6 @@ def test_an_idle_server_of_the_project_is_asked_and_starts_its_worker(served: Se
     assert owner is not None
     assert owner.pid in served.daemon.descendants()
     assert owner.endpoint == f"{served.runtime}/control.sock"
-
-
-def test_commands_print_the_same_with_and_without_a_server(served: Served, tmp_path: Path) -> None:
-    served.client.ok("maad_summary")
-    copy = tmp_path / "copy"
-    shutil.copytree(served.project, copy)
-    for words in READS:
-        through = served.on_project(*words)
-        alone = served.maad(*words, f"--project={copy}")
-        assert (through.returncode, through.stdout) == (alone.returncode, alone.stdout), words
-        assert through.stderr == alone.stderr, words
-    assert read_owner(str(served.project)) is not None
 
 
 def test_a_command_writes_through_the_server_which_tells_of_it(served: Served) -> None:
