@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from maadd.ops.meter import Meter
 from maadd.ops.notify import ServiceNotifier
 from maadd.pipeline.front_tools import EnginelessHandler
 from maadd.pipeline.heavy import FreeMemory, HeavyGuard, heavy_limits
-from maadd.pipeline.limits import Limiter, LimitSettings
+from maadd.pipeline.limits import Limiter, limit_settings
 from maadd.pipeline.pipeline import Pipeline
 from maadd.pool.policy import PoolPolicy
 from maadd.pool.pool import WorkerPool
@@ -49,7 +48,8 @@ PROJECT = "main"
 
 
 class FrontBench:
-    """A started front. `now` is the clock of its sessions, in seconds, which the test moves."""
+    """A started front. `now` is the clock of its sessions and limits, in seconds, which the test
+    moves."""
 
     def __init__(
         self, folder: Path, runtime: RuntimeDir, roles: Mapping[str, Role], settings: Settings,
@@ -103,7 +103,7 @@ class FrontBench:
             settings=settings,
             tools=registered_tools(),
             sessions=self.sessions,
-            limiter=Limiter(LimitSettings(100, 100, 100, 1_000_000, True), time.monotonic),
+            limiter=Limiter(limit_settings(settings), lambda: self.now),
             heavy=HeavyGuard(heavy_limits(settings)),
             measure_memory=lambda _project: FreeMemory(None, None),
             pool=self.pool,
@@ -160,7 +160,7 @@ class FrontBench:
         await self.until(lambda: line in self.calls())
 
     async def let_go(self) -> None:
-        """Let the held write go on."""
+        """Let the held call go on."""
         await asyncio.to_thread((self._project / "gate").write_bytes, b"")
 
     @contextlib.asynccontextmanager
@@ -341,7 +341,7 @@ async def opened_front(
     """A bench of projects with these ceilings, `main` alone unless given; a worker starts with
     the first call."""
     runtime = RuntimeDir.claim(runtime_dir, {"MAADD_RUNTIME_DIR": runtime_dir})
-    chosen = Settings(**{"transport": "http", "http_port": 0} | settings)
+    chosen = Settings(**{"transport": "http", "http_port": 0, "rl_disable": True} | settings)
     bench = FrontBench(folder, runtime, roles or {PROJECT: Role.ADMIN}, chosen, log_into)
     os.mkfifo(folder / next(iter(bench.state.instance.projects)) / "gate")
     await bench.pool.start()
