@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
-from maadd.auth.record import TokenRecord, expiry_of
+from maadd.auth.record import TokenRecord, expiry_of, token_state
 from maadd.auth.registry import TokenRegistry
+from maadd.auth.scope import Requester, sees
 from maadd.protocol.errors import MaadError
 from maadd.sessions.session import Session
 from maadd.sessions.table import SessionTable
@@ -126,6 +127,12 @@ class TokenFollower:
             counts = self._registry.counts()
             error = {"code": failure.code, "message": failure.message}
             return TokensReloaded(False, counts.total, counts.active, 0, error)
+
+    def visible_counts(self, token: TokenRecord) -> tuple[int, int]:
+        """How many tokens, and active ones, the holder of `token` may see."""
+        requester, now = Requester(token), time.time()
+        visible = [record for record in self._registry.records() if sees(requester, record)]
+        return len(visible), sum(token_state(record, now) == "active" for record in visible)
 
     def close_dead(self, keep: Session | None) -> int:
         """Close the sessions of tokens that the registry knows as dead, all but `keep`; how

@@ -142,9 +142,44 @@ def test_an_instance_file_that_is_none(maad_here: Any, tmp_path: Path) -> None:
     assert "it is no regular file" in refusal(pipe)
 
 
-def test_http_needs_an_instance_and_a_token(maad: Any, project: Path, instance: Path) -> None:
+@pytest.mark.parametrize("words", [("serve",), ("doctor",)])
+def test_a_deleted_current_folder_hinders_nothing_that_is_named_from_the_root(
+    tmp_path: Path, environment: dict[str, str], project: Path, words: tuple[str, ...]
+) -> None:
+    lost = 'mkdir lost && cd lost && rmdir ../lost && exec "$@"'
+
+    def run(*more: str) -> Any:
+        command = [sys.executable, "-m", "maadd.cli", *words, *more]
+        return subprocess.run(
+            ["/bin/sh", "-c", lost, "sh", *command],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=50,
+        )
+
+    named = run(f"--project={project}")
+    assert "INTERNAL" not in named.stderr
+    if words == ("serve",):
+        # It was never indexed, which is found out when all is open.
+        assert "INDEX_EMPTY" in named.stderr
+    else:
+        assert json.loads(named.stdout)["ok"] is True
+    relative = run("--project=project")
+    assert relative.returncode == 1
+    assert "the current folder was deleted" in relative.stderr
+
+
+def test_http_needs_an_instance_and_a_token(
+    maad: Any, project: Path, instance: Path, environment: dict[str, str]
+) -> None:
     single = maad("serve", f"--project={project}", "--transport=http")
     assert refusal(single).startswith("INSTANCE_CONFIG_INVALID: ")
+    # Before anything is claimed, so that nobody is told to stop another server first.
+    assert not os.path.exists(environment["MAADD_RUNTIME_DIR"])
     no_token = maad("serve", f"--instance={instance}", "--transport=http")
     assert refusal(no_token).startswith("TOKENS_FILE_MISSING: ")
     legacy = maad("serve", f"--instance={instance}", "--transport=http", "--auth-token=x")

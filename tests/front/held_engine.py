@@ -64,7 +64,7 @@ class HeldEngine:
     def open_reader(self) -> HeldReader:
         return HeldReader()
 
-    def is_short(self, _call: Call) -> bool:
+    def is_short(self, _call: Call, _reader: Any) -> bool:
         return False
 
     def read(self, call: Call, reader: HeldReader) -> Reply:

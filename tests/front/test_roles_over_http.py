@@ -228,8 +228,9 @@ async def test_every_faulty_pin_opens_no_session(open_front: Any) -> None:
 async def test_so_many_names_are_bound_and_not_one_more(open_front: Any) -> None:
     many = {f"p{number}": WRITER for number in range(65)}
     async with open_front(many) as bench, bench.wire() as client_of:
-        client = client_of(bench.issue("admin *").plaintext)
+        client, second = [client_of(bench.issue("admin *").plaintext) for _ in range(2)]
         await client.hello()
+        await second.hello()
         error = await client.error("maad_use_projects", names=list(many))
         assert error["code"] == "INVALID_ARGS"
         (issue,) = error["details"]["issues"]
@@ -239,6 +240,8 @@ async def test_so_many_names_are_bound_and_not_one_more(open_front: Any) -> None
         # Names are counted as they were sent.
         assert await client.code("maad_use_projects", names=["p1"] * 65) == "INVALID_ARGS"
         assert (await client.data("maad_current_session"))["mode"] is None
+        twice = await second.data("maad_use_projects", names=["p1", "p0"] * 32)
+        assert twice["whitelist"] == ["p1", "p0"]
         bound = await client.data("maad_use_projects", names=list(many)[:64])
         assert bound["whitelist"] == list(many)[:64]
         assert set(bound["effectiveRoles"].values()) == {"writer"}

@@ -90,7 +90,7 @@ async def test_nobody_hands_out_more_than_it_has(open_front: Any) -> None:
             ),
             (
                 narrow, "main", "reader", "*", None, FORBIDDEN,
-                {"project": "alpha", "requested": "reader", "allowed": None},
+                {"project": "*", "requested": "reader", "allowed": None},
             ),
             (narrow, "main", "admin", "main", None, None, None),
         ):  # fmt: skip

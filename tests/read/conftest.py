@@ -197,7 +197,7 @@ class Project:
         """One call of `maad_<tool>` in a snapshot of its own; raises what the tool raises."""
         name = f"maad_{tool}"
         with self.reader.snapshot():
-            outcome = read(self.context(), name, check_arguments(TOOLS[name], args))
+            outcome = read(self.context(), name, check_arguments(TOOLS[name], args), args)
             raw = msgspec.json.encode(outcome.data)
         codes = [advice.code for advice in outcome.warnings]
         return Answer(msgspec.json.decode(raw), outcome.meta, codes, raw, outcome)

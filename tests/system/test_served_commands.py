@@ -152,6 +152,34 @@ def test_status_and_reload_are_answered_by_the_running_server(served: Served) ->
     assert json.loads(done.stdout)["projectsRemoved"] == ["other"]
 
 
+def test_a_reload_that_did_not_take_the_tokens_over_fails(served: Served) -> None:
+    runtime = {"MAADD_RUNTIME_DIR": str(served.runtime)}
+    stored = served.instance.path.parent / "_auth/tokens.yaml"
+    good = stored.read_text()
+    stored.write_text("tokens: [")
+    done = served.maad("instance", "reload", f"--instance={served.instance.path}", **runtime)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["tokens"]["reloaded"] is False
+    assert "TOKENS_FILE_INVALID: the token registry was not taken over" in done.stderr
+    stored.write_text(good)
+    done = served.maad("instance", "reload", f"--instance={served.instance.path}", **runtime)
+    assert (done.returncode, json.loads(done.stdout)["tokens"]["reloaded"]) == (0, True)
+
+
+@pytest.mark.parametrize("command", ["status", "reload"])
+def test_a_stopped_server_is_named_as_such(served: Served, command: str) -> None:
+    pid = served.daemon.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        runtime = {"MAADD_RUNTIME_DIR": str(served.runtime)}
+        done = served.maad("instance", command, f"--instance={served.instance.path}", **runtime)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert done.returncode == 1
+    assert f"gives no answer: it is stopped: `kill -CONT {pid}` lets it go on" in done.stderr
+    assert "start it" not in done.stderr
+
+
 def test_a_reload_without_a_server_fails(tmp_path: Path) -> None:
     instance = Instance(tmp_path, records=0)
     done = subprocess.run(

@@ -54,7 +54,7 @@ from maadd_worker.outcome import Backlog, Outcome, boundary_audit
 from maadd_worker.read.context import ReadContext
 from maadd_worker.read.health import BACKUP_TAG_KEY
 from maadd_worker.read.record_cache import RecordCache
-from maadd_worker.read.tools import is_short, read
+from maadd_worker.read.tools import is_quick, read
 from maadd_worker.replies import failure_reply, reply_of
 from maadd_worker.schema.model import ModelRefresh, load_model, refresh_model, stale_files
 from maadd_worker.semantic.providers.embedder import Embedder
@@ -245,9 +245,9 @@ class Engine:
         """A reader for one more thread; the caller closes it."""
         return self._semantic.prepare(self._index.reader())
 
-    def is_short(self, call: Call) -> bool:
+    def is_short(self, call: Call, reader: IndexReader) -> bool:
         """Whether the read is quick enough for the thread that takes messages."""
-        return is_short(call.tool, call.args)
+        return is_quick(reader, self._model.model, call.tool, call.args)
 
     def read(self, call: Call, reader: IndexReader) -> Reply:
         """Answer a read; domain failures are answers too."""
@@ -257,7 +257,7 @@ class Engine:
             args = check_arguments(TOOLS[call.tool], call.args)
             with reader.snapshot(), reader.deadline(call.deadline_ms / 1000):
                 reach("read.slow")
-                outcome = read(self._read_context(reader), call.tool, args)
+                outcome = read(self._read_context(reader), call.tool, args, call.args)
             return self._watching.advise(call.tool, outcome)
 
         return reply_of(call, answer)

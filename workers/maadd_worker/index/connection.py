@@ -102,13 +102,15 @@ def cut_log_alone(path: str) -> None:
 
 
 def backend_error(error: Exception, doing: str) -> MaadError:
-    """BACKEND_ERROR for an SQLite failure; `doing` completes "the index could not be ..."."""
-    advice = ""
+    """BACKEND_ERROR for an SQLite failure, on a full disk with its `errno`; `doing` completes
+    "the index could not be ..."."""
+    advice, details = "", None
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
         advice = "; it is damaged: stop the server, delete _backend/maad.db and run `maad reindex`"
     elif isinstance(error, apsw.FullError) or _needs_room(error):
         advice = "; free some space on the disk of the project"
-    return MaadError("BACKEND_ERROR", f"the index could not be {doing}: {error}{advice}")
+        details = {"errno": "ENOSPC"}
+    return MaadError("BACKEND_ERROR", f"the index could not be {doing}: {error}{advice}", details)
 
 
 def _needs_room(error: Exception) -> bool:
