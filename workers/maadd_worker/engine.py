@@ -41,6 +41,7 @@ from maadd_worker.gate import Gate
 from maadd_worker.history.backup import BackupContext, backup
 from maadd_worker.history.controller import HistoryController
 from maadd_worker.history.outcome import HistoryOutcome
+from maadd_worker.index.connection import backend_error
 from maadd_worker.index.empty_guard import has_no_file, may_have_lost, unindexed_files
 from maadd_worker.index.full_pass import PassSteps, run_steps
 from maadd_worker.index.layout import INDEX_PATH
@@ -373,8 +374,7 @@ class Engine:
         except (MaadError, MaadErrors) as failure:
             return failure_reply(call.request_id, failure)
         except apsw.Error as failure:
-            error = MaadError("BACKEND_ERROR", f"the index failed: {failure}")
-            return failure_reply(call.request_id, error)
+            return failure_reply(call.request_id, backend_error(failure, "used"))
 
     def _maintenance(self, call: Call) -> Outcome:
         args: Any = check_arguments(TOOLS[call.tool], call.args)

@@ -19,6 +19,7 @@ import msgspec
 from maadd.protocol.arguments import ReindexArgs
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, errors_of
 from maadd.protocol.messages import Call, CallProgress, Reply
+from maadd_worker.index.connection import backend_error
 from maadd_worker.index.full_pass import PassSteps, rare_collections
 from maadd_worker.index.pass_report import PassProgress, ReindexReport
 from maadd_worker.markdown.text import iso_milliseconds
@@ -234,7 +235,7 @@ class Jobs:
         except (MaadError, MaadErrors) as failure:
             self._fail(job, failure)
         except apsw.Error as error:
-            self._fail(job, MaadError("BACKEND_ERROR", f"the index failed: {error}"))
+            self._fail(job, backend_error(error, "brought up to date"))
         except Exception:
             self._fail(job, MaadError("INTERNAL", "the reindex failed unexpectedly; see the log"))
             raise
