@@ -1,8 +1,10 @@
 """How reads grow with the corpus: the same calls over a small and a large project.
 
     python -m benchmarks.growth [--small 5000] [--large 100000] [--rounds 68] [--keep FOLDER]
+                                [--client]
 
-One engine in this process, no front and no network, so that the time is that of the read.
+One engine in this process, no front and no network, so that the time is that of the read; with
+`--client` the time that a client waits for its answer, from one daemon that serves both over HTTP.
 The calls of both projects take turns, round by round, and every call of a kind has arguments of
 its own: a remembered answer would hide what the work behind it costs. A read by index may not
 take longer than 1.5 times as long in a corpus of twenty times the size.
@@ -11,6 +13,7 @@ take longer than 1.5 times as long in a corpus of twenty times the size.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import itertools
 import json
@@ -21,9 +24,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from benchmarks.corpus import write_corpus
+from benchmarks.daemon import serve
+from benchmarks.driver import Connection, call_body, is_success, open_session
 from maadd.protocol.messages import Call, HistorySettings, WorkerConfig, WorkerSettings
 from maadd_worker.engine import Engine
 
@@ -192,11 +197,19 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=_ROUNDS)
     options.add_argument("--keep", type=Path, help="use, or make and leave, the projects here")
     options.add_argument("--only", default="", help="reads whose name contains this")
+    options.add_argument("--client", action="store_true", help="measure over HTTP")
     options.add_argument("--out", type=Path)
     given = options.parse_args()
     work = given.keep or Path(tempfile.mkdtemp(prefix="maadd-growth-"))
     try:
-        found = measure(work, given.small, given.large, given.rounds, given.only)
+        opened = _served if given.client else _engines
+        with opened(work, given.small, given.large) as projects:
+            sizes = (given.small, given.large)
+            found = [
+                Growth(name, *_medians(projects, sizes, tool, arguments, given.rounds))
+                for name, (tool, arguments) in READS.items()
+                if given.only in name
+            ]
     finally:
         if given.keep is None:
             shutil.rmtree(work, ignore_errors=True)
@@ -207,14 +220,10 @@ def main() -> None:
         given.out.write_text(json.dumps(rows, indent=2) + "\n")
 
 
-def measure(work: Path, small: int, large: int, rounds: int, only: str) -> list[Growth]:
-    """The medians of all reads whose name contains `only`, over both projects."""
-    with _project(work, small) as first, _project(work, large) as second:
-        return [
-            Growth(name, *_medians((first, second), (small, large), tool, arguments, rounds))
-            for name, (tool, arguments) in READS.items()
-            if only in name
-        ]
+class _Timed(Protocol):
+    """What takes the time of a call, in milliseconds."""
+
+    def time(self, tool: str, args: dict[str, Any]) -> float: ...
 
 
 class _Reads:
@@ -245,6 +254,54 @@ class _Reads:
 
     def close(self) -> None:
         self._reader.close()
+
+
+class _Client:
+    """A session of a client with a project of a running daemon."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, connection: Connection) -> None:
+        self._loop = loop
+        self._connection = connection
+
+    def time(self, tool: str, args: dict[str, Any]) -> float:
+        """As `_Reads.time`."""
+        body = call_body(tool, args)
+        started = time.perf_counter()
+        status, _, answer = self._loop.run_until_complete(self._connection.post(body))
+        taken = time.perf_counter() - started
+        if not is_success(status, answer):
+            raise RuntimeError(f"{tool} {args} failed: {answer!r}")
+        return taken * 1000
+
+
+@contextlib.contextmanager
+def _engines(work: Path, small: int, large: int) -> Iterator[tuple[_Reads, _Reads]]:
+    with _project(work, small) as first, _project(work, large) as second:
+        yield first, second
+
+
+@contextlib.contextmanager
+def _served(work: Path, small: int, large: int) -> Iterator[tuple[_Client, _Client]]:
+    """Both projects behind one daemon, indexed before."""
+    with _engines(work, small, large):
+        pass
+    with (
+        tempfile.TemporaryDirectory(prefix="maadd-growth-") as instance,
+        serve(
+            Path(instance) / "instance",
+            work / str(small),
+            history="feed",
+            large=work / str(large),
+        ) as daemon,
+        contextlib.closing(asyncio.new_event_loop()) as loop,
+    ):
+        connections = [
+            loop.run_until_complete(open_session(daemon.port, daemon.token, name))
+            for name in ("bench", "large")
+        ]
+        yield _Client(loop, connections[0]), _Client(loop, connections[1])
+        for connection in connections:
+            loop.run_until_complete(connection.close())
 
 
 @contextlib.contextmanager
@@ -283,17 +340,17 @@ def _add_japanese_names(root: Path) -> None:
 
 
 def _medians(
-    projects: tuple[_Reads, _Reads],
+    projects: tuple[_Timed, _Timed],
     records: tuple[int, int],
     tool: str,
     arguments: Arguments,
     rounds: int,
 ) -> tuple[float, float]:
     times: tuple[list[float], list[float]] = ([], [])
-    for number in range(-_WARM_UP, rounds):
+    for number in range(_WARM_UP + rounds):
         for place, project in enumerate(projects):
-            taken = project.time(tool, arguments(number % 10**6, records[place]))
-            if number >= 0:
+            taken = project.time(tool, arguments(number, records[place]))
+            if number >= _WARM_UP:
                 times[place].append(taken)
     return statistics.median(times[0]), statistics.median(times[1])
 

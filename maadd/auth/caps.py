@@ -5,6 +5,8 @@ Composed on every call from the live instance and the live token, never remember
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from maadd.auth.record import ANY_PROJECT, Reach, TokenRecord
 from maadd.config.instance import ProjectConfig
 from maadd.protocol.errors import MaadError
@@ -27,6 +29,16 @@ def token_cap(token: Reach, project: str) -> Role | None:
     if grant is None:
         return None
     return token.role if grant.role is None else min(token.role, grant.role)
+
+
+def admitted(token: Reach | None, projects: Iterable[str]) -> tuple[str, ...]:
+    """Those of the projects that `token` may know of; on stdio (no token) all."""
+    return tuple(name for name in projects if token is None or token_cap(token, name) is not None)
+
+
+def administers_all(token: Reach | None) -> bool:
+    """Whether who calls is an administrator of everything, and may see all of it (spec 04 §17)."""
+    return token is None or token_cap(token, ANY_PROJECT) == Role.ADMIN
 
 
 def ceiling(project: ProjectConfig, token: TokenRecord | None) -> Role | None:

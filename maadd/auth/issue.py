@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -49,15 +49,17 @@ def check_issue(
     *,
     now: float,
     identity_required: bool,
+    shown: Collection[str] | None = None,
 ) -> tuple[Advisory, ...]:
     """Judges `spec` against the declared projects; returns the warnings of the answer.
 
     The first broken rule decides: INVALID_ARGS, TOKEN_PROJECT_UNKNOWN,
     TOKEN_ROLE_ABOVE_GLOBAL, ROLE_UPGRADE_DENIED, INVALID_ARGS (expiry),
-    TOKEN_IDENTITY_REQUIRED. `now` is in epoch seconds.
+    TOKEN_IDENTITY_REQUIRED. `now` is in epoch seconds; `shown` are the projects that a refusal
+    may tell the issuer of, all unless given.
     """
     _check_texts(spec)
-    _check_grants(spec, projects)
+    _check_grants(spec, projects, projects if shown is None else shown)
     if spec.expires_at is not None:
         expiry = parse_timestamp(spec.expires_at)
         if expiry is None:
@@ -78,14 +80,21 @@ def _check_texts(spec: TokenSpec) -> None:
     """Names end up in commit messages and logs, one line each."""
     texts = {"name": spec.name, "agentId": spec.agent_id, "userId": spec.user_id}
     for path, text in texts.items():
+        if text is not None and len(text) > LONGEST_TEXT:
+            raise _invalid(path, f"must have at most {LONGEST_TEXT} characters")
         if text is not None and any(unicodedata.category(char) in _UNWRITABLE for char in text):
             raise _invalid(path, "must be one line of text without control characters")
 
 
+LONGEST_TEXT = 200
+"""Characters of a name, an agent's and a user's id."""
+
 _UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 
 
-def _check_grants(spec: TokenSpec, projects: Mapping[str, ProjectConfig]) -> None:
+def _check_grants(
+    spec: TokenSpec, projects: Mapping[str, ProjectConfig], shown: Collection[str]
+) -> None:
     names = Counter(grant.name for grant in spec.projects)
     if not names:
         raise _invalid("projects", "at least one project, or *, is required")
@@ -96,8 +105,7 @@ def _check_grants(spec: TokenSpec, projects: Mapping[str, ProjectConfig]) -> Non
     if unknown:
         raise MaadError(
             "TOKEN_PROJECT_UNKNOWN",
-            f"not declared in this instance: {', '.join(unknown)}; "
-            f"declared are {', '.join(projects)}",
+            f"not declared in this instance: {', '.join(unknown)}; declared are {', '.join(shown)}",
         )
     for grant in spec.projects:
         if grant.role is not None and grant.role > spec.role:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 import msgspec
 
@@ -16,19 +16,18 @@ from maadd.protocol.roles import Role
 
 
 class Requester(msgspec.Struct, frozen=True):
-    """Who acts on tokens with one of its own; `projects` are the declared names.
+    """Who acts on tokens with one of its own.
 
     Whoever owns the files (stdio, the command line) is no requester and has no limit.
     """
 
     token: TokenRecord
-    projects: tuple[str, ...]
 
 
 class Excess(msgspec.Struct, frozen=True):
     """Where a token would reach beyond another: `allowed` None where that one has no access.
 
-    `project` is `*` for the token's own role, and for projects that are not declared.
+    `project` is `*` for the token's own role, and for projects that neither token names.
     """
 
     project: str
@@ -36,16 +35,16 @@ class Excess(msgspec.Struct, frozen=True):
     allowed: Role | None
 
 
-def excess(target: Reach, holder: Reach, declared: Iterable[str]) -> Excess | None:
+def excess(target: Reach, holder: Reach) -> Excess | None:
     """The first thing `target` may do that `holder` may not; None when it fits.
 
-    Judged are the role, every declared project, every project that either names, and the
-    projects that nobody has declared yet, for which only `*` speaks.
+    Judged are the role, every project that either names, and all others, declared or not, for
+    which only `*` speaks: so that no refusal names a project that neither does.
     """
     if target.role > holder.role:
         return Excess(ANY_PROJECT, target.role, holder.role)
     named = (grant.name for reach in (holder, target) for grant in reach.projects)
-    for name in dict.fromkeys((*declared, *named, ANY_PROJECT)):
+    for name in dict.fromkeys((*named, ANY_PROJECT)):
         requested = token_cap(target, name)
         if requested is None:
             continue
@@ -60,7 +59,7 @@ def sees(requester: Requester | None, target: TokenRecord) -> bool:
     fits in its own."""
     if requester is None or requester.token.id == target.id:
         return True
-    return excess(target, requester.token, requester.projects) is None
+    return excess(target, requester.token) is None
 
 
 def check_reach(requester: Requester | None, spec: TokenSpec) -> None:
@@ -70,7 +69,7 @@ def check_reach(requester: Requester | None, spec: TokenSpec) -> None:
     """
     if requester is None:
         return
-    beyond = excess(spec, requester.token, requester.projects)
+    beyond = excess(spec, requester.token)
     if beyond is not None:
         raise _beyond(beyond)
     expiry = math.inf if spec.expires_at is None else parse_timestamp(spec.expires_at)

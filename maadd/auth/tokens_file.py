@@ -119,8 +119,10 @@ def registry_lock(path: str, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
 def write_tokens(path: str, document: TokensDocument) -> FileStamp:
     """Replaces the file in one step, durably; call it under `registry_lock`.
 
-    Raises TOKENS_FILE_INVALID; the old file is then still there.
+    A link stays one: what it leads to is replaced. Raises TOKENS_FILE_INVALID; the old file is
+    then still there.
     """
+    path = os.path.realpath(path)
     folder = os.path.dirname(path)
     temporary = f"{path}.{os.getpid()}.{secrets.token_hex(6)}.tmp"
     try:

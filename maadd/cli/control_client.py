@@ -26,6 +26,7 @@ from maadd.protocol.control import (
 )
 from maadd.protocol.errors import MaadError, MaadErrors, error_from_wire
 from maadd.protocol.messages import Call, CallProgress, Cancel, Cancelled, Reply
+from maadd.protocol.process_identity import is_stopped, peer_of
 
 _LAST_WORD_S = 2.0
 """Wait for what became of a call that the person interrupted."""
@@ -73,6 +74,8 @@ class ControlConnection:
             self._socket.close()
             raise Unreachable(f"its control socket does not answer ({error})") from None
 
+        self._peer, _ = peer_of(self._socket)
+
     def ask(self, request: Request, wait_s: float | None = HANDSHAKE_S) -> Answer:
         """The answer to the first message. Raises Unreachable, and MaadErrors when refused."""
         self._wait_s = wait_s
@@ -80,6 +83,9 @@ class ControlConnection:
             self.send(encode(request))
             answer = decode_answer(self.receive())
         except (OSError, msgspec.MsgspecError) as error:
+            if is_stopped(self._peer):
+                advice = f"it is stopped: `kill -CONT {self._peer}` lets it go on"
+                raise Unreachable(advice, final=True) from None
             raise Unreachable(f"its control socket gives no answer ({error})") from None
         self._wait_s = None
         if isinstance(answer, Refused):

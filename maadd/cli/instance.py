@@ -21,6 +21,7 @@ from maadd.cli.targets import command_settings, target_options
 from maadd.protocol.errors import MaadError, MaadErrors
 
 if TYPE_CHECKING:
+    from maadd.cli.control_client import Unreachable
     from maadd.config.settings import Settings
     from maadd.protocol.control import StatusReport
 
@@ -40,8 +41,8 @@ def instance_command(ctx: click.Context) -> None:
 def reload_command() -> int:
     """Have the running server read the instance file and the token registry again, and wait.
 
-    Prints what changed. Exit code 1 when the reload is refused, and then nothing has changed, or
-    when no server runs.
+    Prints what changed. Exit code 1 when the reload is refused, and then nothing has changed, when
+    the token registry is, whose tokens then stay as they were, or when no server runs.
     """
     from maadd.cli.control_client import ControlConnection, Unreachable
     from maadd.protocol.control import Reload, Reloaded
@@ -56,7 +57,13 @@ def reload_command() -> int:
     except MaadErrors as failure:
         fail(failure)
     assert isinstance(answer, Reloaded)
-    print_json(json.loads(answer.data))
+    data = json.loads(answer.data)
+    print_json(data)
+    tokens = data.get("tokens")
+    if tokens is not None and not tokens["reloaded"]:
+        refused = tokens["error"]
+        reason = f"the token registry was not taken over, its tokens go on: {refused['message']}"
+        fail(MaadError(refused["code"], reason))
     return 0
 
 
@@ -89,41 +96,45 @@ def status_command(as_json: bool) -> int:
 def _find_server(code: str) -> tuple[str, StatusReport]:
     """The control socket of the server that serves the instance, and what it says of itself;
     `code` is the failure where none can be reached."""
+    from maadd.cli.control_client import Unreachable
+
     settings = command_settings()
     if settings.instance is None:
         fail(MaadError("INSTANCE_CONFIG_NOT_FOUND", "name the instance file with --instance FILE"))
     path = os.path.abspath(settings.instance)
     found = _first_server(path, settings)
-    if isinstance(found, str):
+    if isinstance(found, Unreachable):
+        if found.final:
+            fail(MaadError(code, f"the server of {path} gives no answer: {found.reason}"))
         if not os.path.exists(path):
             missing = f"there is no instance file {path}; check --instance"
             fail(MaadError("INSTANCE_CONFIG_NOT_FOUND", missing))
         fail(
             MaadError(
                 code,
-                f"no server of {path} can be reached ({found}); start it with "
+                f"no server of {path} can be reached ({found.reason}); start it with "
                 f"`maad serve --instance {path}`, or set MAADD_RUNTIME_DIR as it has it",
             )
         )
     return found
 
 
-def _first_server(path: str, settings: Settings) -> tuple[str, StatusReport] | str:
+def _first_server(path: str, settings: Settings) -> tuple[str, StatusReport] | Unreachable:
     """The server of the instance file, or why there is none."""
     from maadd.cli.control_client import ControlConnection, Unreachable
     from maadd.cli.running_servers import control_endpoints
     from maadd.protocol.control import Status, StatusReport
 
-    reason = "nothing listens"
-    for endpoint in control_endpoints(path, settings):
+    found = Unreachable("nothing listens")
+    for endpoint in dict.fromkeys(control_endpoints(path, settings)):
         try:
             with closing(ControlConnection(endpoint)) as connection:
                 report = connection.ask(Status())
         except Unreachable as failure:
-            reason = failure.reason
+            found = found if found.final else failure
             continue
         if not isinstance(report, StatusReport) or report.config_path is None:
             continue
         if os.path.realpath(report.config_path) == os.path.realpath(path):
             return endpoint, report
-    return reason
+    return found

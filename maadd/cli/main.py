@@ -138,17 +138,35 @@ def _run(arguments: Sequence[str] | None) -> int:
         return 130
     except OutputLost:
         raise
-    except Exception as error:
-        # A fault of ours: one line for its user, the way to it for whoever mends it.
-        if os.environ.get("MAAD_LOG_LEVEL") in ("debug", "trace"):
-            raise
-        click.echo(
-            f"INTERNAL: {' '.join(f'{type(error).__name__}: {error}'.split())}; "
-            "MAAD_LOG_LEVEL=debug shows where",
-            err=True,
-        )
+    except FileNotFoundError as error:
+        if error.filename is not None or _has_folder():
+            return _internal(error)
+        text = "the current folder was deleted; change to another one, or name all paths from /"
+        click.echo(f"maad: {text}", err=True)
         return 1
+    except Exception as error:
+        return _internal(error)
     return code if isinstance(code, int) else 0
+
+
+def _has_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _internal(error: Exception) -> int:
+    """A fault of ours: one line for its user, the way to it for whoever mends it."""
+    if os.environ.get("MAAD_LOG_LEVEL") in ("debug", "trace"):
+        raise error
+    click.echo(
+        f"INTERNAL: {' '.join(f'{type(error).__name__}: {error}'.split())}; "
+        "MAAD_LOG_LEVEL=debug shows where",
+        err=True,
+    )
+    return 1
 
 
 def serve_main() -> int:

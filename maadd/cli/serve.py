@@ -106,13 +106,25 @@ def _serve(settings: Settings, warnings: list[str]) -> int:
     from maadd.config.instance import load_instance, synthesize_instance
     from maadd.front.launch import launch
     from maadd.front.lifetime import ignore_early_signals, raise_file_limit, run_loop
+    from maadd.protocol.errors import MaadError
 
     if settings.instance is not None:
         instance = load_instance(settings.instance, settings)
     else:
         assert settings.project is not None
+        if settings.transport != "stdio":
+            raise MaadError(
+                "INSTANCE_CONFIG_INVALID",
+                f"the {settings.transport} transport needs --instance FILE with its token "
+                "registry; --project serves over stdio only",
+            )
         instance = synthesize_instance(settings.project, settings.role, settings)
     raise_file_limit()
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        # Nothing needs a folder that was deleted: all paths are absolute by now.
+        os.chdir("/")
     launched = launch(settings, instance)
     try:
         # Most of the start, while the fork server loads the engine.

@@ -20,7 +20,7 @@ from maadd.front.attachment import Attachment, AuditSink
 from maadd.front.reload import Reloader
 from maadd.front.state import RunningFront
 from maadd.front.token_follower import TokenFollower
-from maadd.pool.control_stream import peer_of, read_message
+from maadd.pool.control_stream import read_message
 from maadd.pool.pool import WorkerPool
 from maadd.protocol.control import (
     HANDSHAKE_S,
@@ -42,6 +42,7 @@ from maadd.protocol.control import (
 )
 from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 from maadd.protocol.messages import Event
+from maadd.protocol.process_identity import peer_of
 
 _CONNECTIONS = 256
 """So many at once; a person has a handful."""
@@ -125,7 +126,7 @@ class ControlServer:
                 await writer.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        pid, uid = peer_of(writer)
+        pid, uid = peer_of(writer.get_extra_info("socket"))
         if uid not in (0, os.geteuid()):
             self._log.warning("control_refused", peer_pid=pid, peer_uid=uid)
             return

@@ -127,12 +127,6 @@ class Front:
     def _load_tokens(self) -> TokenRegistry | None:
         settings, instance = self._settings, self._state.instance
         if instance.source != "file":
-            if settings.transport != "stdio":
-                raise MaadError(
-                    "INSTANCE_CONFIG_INVALID",
-                    f"the {settings.transport} transport needs --instance FILE with its token "
-                    "registry; --project serves over stdio only",
-                )
             return None
         registry = TokenRegistry.load(instance.tokens_path, lax_permissions=settings.auth_lax_perms)
         for warning in registry.warnings:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from maadd import __version__
-from maadd.auth.caps import token_cap
+from maadd.auth.caps import administers_all, admitted
 from maadd.auth.record import TokenRecord
 from maadd.auth.timestamps import format_timestamp
 from maadd.config.instance import Instance, ProjectConfig
@@ -20,7 +20,6 @@ from maadd.front.state import RunningFront
 from maadd.front.token_follower import TokenFollower
 from maadd.pipeline.heavy import HeavyGuard
 from maadd.pool.pool import WorkerPool
-from maadd.protocol.roles import Role
 from maadd.sessions.binding import role_on
 from maadd.sessions.session import Session
 from maadd.sessions.stateless import StatelessCaller
@@ -74,7 +73,7 @@ class FrontHealth:
 
     def merge(self, caller: Caller, project: ProjectConfig, report: bytes | None) -> bytes:
         """The whole answer as JSON; `report` is the worker's, None while it is down."""
-        everything = _sees_everything(caller)
+        everything = administers_all(caller.token)
         data: dict[str, Any] = (
             _absent_worker(project) if report is None else msgspec.json.decode(report)
         )
@@ -180,12 +179,6 @@ def _identity(token: TokenRecord | None) -> str:
     return "anonymous" if token is None or token.agent_id is None else token.agent_id
 
 
-def _sees_everything(caller: Caller) -> bool:
-    """Server paths are for whoever owns the process or holds admin on `*`."""
-    token = caller.token
-    return token is None or token_cap(token, "*") == Role.ADMIN
-
-
 def _visible_projects(caller: Caller, instance: Instance) -> list[ProjectConfig]:
     if isinstance(caller, StatelessCaller) or caller.token is None:
         names = set(instance.projects)
@@ -193,5 +186,5 @@ def _visible_projects(caller: Caller, instance: Instance) -> list[ProjectConfig]
         assert isinstance(caller, Session)
         names = set(caller.binding.projects) if caller.binding is not None else set()
     if isinstance(caller, StatelessCaller):
-        names = {name for name in names if token_cap(caller.token, name) is not None}
+        names = set(admitted(caller.token, names))
     return [project for name, project in instance.projects.items() if name in names]

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from structlog.typing import FilteringBoundLogger
 
+from maadd.auth.caps import administers_all, admitted
 from maadd.auth.record import TokenRecord
 from maadd.auth.timestamps import format_timestamp
 from maadd.config.diff import InstanceDiff, diff_instances
@@ -31,6 +32,8 @@ from maadd.protocol.errors import MaadError, MaadErrors
 from maadd.sessions.session import Session
 from maadd.sessions.table import ProjectFallout, SessionTable
 from maadd.sessions.views import Caller
+
+_REFUSED = "refused; the server's log, or an administrator of the whole instance, sees why"
 
 _SETTLE_S = 15.0
 """How long a worker may take to end after its drain."""
@@ -102,8 +105,18 @@ class Reloader:
         instance: Instance,
         token: TokenRecord | None,
     ) -> dict[str, Any]:
-        """`maad_instance_reload`; the caller's own session is left to its next request."""
-        return await self.reload(keep=caller if isinstance(caller, Session) else None)
+        """`maad_instance_reload`; the caller's own session is left to its next request.
+
+        Who does not administer everything learns nothing of what others have.
+        """
+        keep = caller if isinstance(caller, Session) else None
+        if token is None or administers_all(token):
+            return await self.reload(keep)
+        try:
+            done = await self.reload(keep)
+        except MaadError as failure:
+            raise MaadError(failure.code, _REFUSED) from failure
+        return self._as_seen_by(token, done)
 
     async def reload(self, keep: Session | None = None) -> dict[str, Any]:
         """Both parts on somebody's demand; the data of the tool.
@@ -153,6 +166,19 @@ class Reloader:
             raise
         finally:
             self._busy = False
+
+    def _as_seen_by(self, token: TokenRecord, done: dict[str, Any]) -> dict[str, Any]:
+        """The data of a reload for who does not administer everything."""
+        seen = {name: value for name, value in done.items() if name != "warnings"}
+        for name in ("projectsAdded", "projectsRemoved", "projectsRestarted"):
+            seen[name] = list(admitted(token, done[name]))
+        if done["tokens"] is not None and self._follower is not None:
+            total, active = self._follower.visible_counts(token)
+            seen["tokens"] = {**done["tokens"], "total": total, "active": active}
+            if "error" in done["tokens"]:
+                error = {"code": done["tokens"]["error"]["code"], "message": _REFUSED}
+                seen["tokens"]["error"] = error
+        return seen
 
     @contextmanager
     def _announcing(self) -> Iterator[None]:

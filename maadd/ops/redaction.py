@@ -20,6 +20,10 @@ _PLAIN = frozenset({NoneType, bool, int, float})
 """Types of which no value holds a secret."""
 
 
+_LONGEST = 4096
+"""Characters of a value that stay: what clients send may be as long as they like."""
+
+
 def scrub_text(text: str) -> str:
     """`text` without bearer tokens, whole or cut short; the texts around them stay."""
     if "maad_pat_" in text:
@@ -48,7 +52,7 @@ def scrub_members(members: Mapping[str, Any]) -> dict[str, Any]:
         if is_secret:
             scrubbed[name] = REDACTED
         elif type(value) is str:
-            scrubbed[name] = scrub_text(value)
+            scrubbed[name] = _cut(scrub_text(value))
         else:
             scrubbed[name] = value if type(value) in _PLAIN else scrub_value(value)
     return scrubbed
@@ -57,7 +61,7 @@ def scrub_members(members: Mapping[str, Any]) -> dict[str, Any]:
 def scrub_value(value: Any) -> Any:
     """`value` as JSON data without secrets; what is no JSON data becomes its scrubbed text."""
     if isinstance(value, str):
-        return scrub_text(str(value))
+        return _cut(scrub_text(str(value)))
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, Mapping):
@@ -65,5 +69,9 @@ def scrub_value(value: Any) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [scrub_value(item) for item in value]
     if isinstance(value, bytes):
-        return scrub_text(value.decode("utf-8", "replace"))
-    return scrub_text(str(value))
+        return _cut(scrub_text(value.decode("utf-8", "replace")))
+    return _cut(scrub_text(str(value)))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text)} characters)"

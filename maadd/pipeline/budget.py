@@ -27,6 +27,8 @@ _REST = {
     "maad_reindex": "maad_reindex of one docType or path lists what concerns it",
     "maad_instance_reload": "maad_projects lists the projects",
     "maad_use_projects": "maad_current_session lists the projects",
+    "maad_projects": "the instance file lists the projects",
+    "maad_list_tokens": "maad_show_token shows one by its id; `maad auth list-tokens` lists all",
     "maad_bulk_delete": _REST_OF_DELETIONS,
     "maad_delete_where": _REST_OF_DELETIONS,
     "maad_purge_soft_deleted": _REST_OF_DELETIONS,
@@ -52,14 +54,15 @@ def within_budget(
     """The envelope of a success whose whole MCP result keeps its budget.
 
     What a call that changed something has to say is cut until it does, and the preview of one,
-    which counts all of it; of any other, and where no cut is enough, RESPONSE_TOO_LARGE.
+    which counts all of it, and what the front itself tells, which no argument could make less;
+    of any other, and where no cut is enough, RESPONSE_TOO_LARGE.
     """
     cap = contract_budget(contract_cap) if spec.strict else ordinary_cap
     size = result_size(text, structured=structured)
     if size <= cap:
         return text
     preview = spec.confirm and kind is ToolKind.READ
-    if preview or kind is ToolKind.WRITE or _changes_front(spec, kind):
+    if preview or kind is not ToolKind.READ:
         rest = _REST_OF_PREVIEWS if preview else _rest(spec)
         short = shorten(text, lambda one: result_size(one, structured=structured), cap, rest)
         if short is not None:
@@ -80,10 +83,6 @@ def within_budget(
     raise MaadError(
         "RESPONSE_TOO_LARGE", f"the answer has {size} bytes, the budget is {cap}", details
     )
-
-
-def _changes_front(spec: ToolSpec, kind: ToolKind) -> bool:
-    return kind is ToolKind.ENGINELESS and not spec.read_only_hint
 
 
 def _rest(spec: ToolSpec) -> str:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
+import struct
 from functools import cache
 
 import msgspec
+
+_CREDENTIALS = "3i"
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True):
@@ -61,6 +65,16 @@ def is_stopped(pid: int) -> bool:
     """Whether a signal has stopped the process, so that it does nothing before another one."""
     status = _status(pid)
     return status is not None and status[0] in "Tt"
+
+
+def peer_of(connection: socket.socket) -> tuple[int, int]:
+    """Process id and user id of the other end of a unix socket, as the kernel noted them: of who
+    connected, or of who listens."""
+    credentials = connection.getsockopt(
+        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(_CREDENTIALS)
+    )
+    pid, uid, _gid = struct.unpack(_CREDENTIALS, credentials)
+    return pid, uid
 
 
 def _status(pid: int) -> tuple[str, int] | None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+from maadd.auth.caps import admitted
 from maadd.auth.issue import TokenSpec, check_issue
 from maadd.auth.record import ProjectGrant, TokenRecord, public_record, token_state
 from maadd.auth.registry import TokenRegistry, token_not_found
@@ -46,8 +47,8 @@ class Follower(Protocol):
         """Take over what another process changed."""
         ...
 
-    def close_dead(self, keep: Session | None) -> None:
-        """Close the sessions of dead tokens, all but `keep`."""
+    def close_dead(self, keep: Session | None) -> int:
+        """Close the sessions of dead tokens, all but `keep`; how many."""
         ...
 
 
@@ -85,8 +86,9 @@ class TokenTools:
             instance.projects,
             now=time.time(),
             identity_required=self._identity_required,
+            shown=admitted(token, instance.projects),
         )
-        requester = _requester(token, instance)
+        requester = _requester(token)
         issued = await asyncio.to_thread(
             self._registry.issue, spec, requester=requester, rehearse=self._dry_run
         )
@@ -106,7 +108,7 @@ class TokenTools:
             self._registry.revoke,
             args.id,
             keep_last_admin=True,
-            requester=_requester(token, instance),
+            requester=_requester(token),
             rehearse=self._dry_run,
         )
         if self._dry_run:
@@ -123,7 +125,7 @@ class TokenTools:
         rotated = await asyncio.to_thread(
             self._registry.rotate,
             args.id,
-            requester=_requester(token, instance),
+            requester=_requester(token),
             rehearse=self._dry_run,
         )
         if self._dry_run:
@@ -139,7 +141,7 @@ class TokenTools:
         """`maad_list_tokens`; the counts are of the tokens that the caller may see."""
         await self._follower.catch_up()
         now = time.time()
-        requester = live_requester(_requester(token, instance), self._registry.records(), now)
+        requester = live_requester(_requester(token), self._registry.records(), now)
         visible = [record for record in self._registry.records() if sees(requester, record)]
         shown = [r for r in visible if args.include_revoked or r.revoked_at is None]
         return FrontAnswer(
@@ -156,7 +158,7 @@ class TokenTools:
         """`maad_show_token`."""
         await self._follower.catch_up()
         registered = self._registry.records()
-        requester = live_requester(_requester(token, instance), registered, time.time())
+        requester = live_requester(_requester(token), registered, time.time())
         record = self._registry.find(args.id)
         if record is None or not sees(requester, record):
             raise token_not_found()
@@ -186,9 +188,9 @@ async def refuse_without_registry(
     )
 
 
-def _requester(token: TokenRecord | None, instance: Instance) -> Requester | None:
+def _requester(token: TokenRecord | None) -> Requester | None:
     """Over stdio (no token) nothing limits: whoever owns the process owns the files."""
-    return None if token is None else Requester(token, tuple(instance.projects))
+    return None if token is None else Requester(token)
 
 
 def _session_of(caller: Caller) -> Session | None:

@@ -6,6 +6,8 @@ the session nothing is awaited, so no session can change hands in the middle.
 
 from __future__ import annotations
 
+import asyncio
+
 from structlog.typing import FilteringBoundLogger
 
 from maadd.auth.record import TokenRecord
@@ -15,7 +17,7 @@ from maadd.ops.meter import Meter
 from maadd.protocol.errors import MaadError
 from maadd.sessions.session import Session
 from maadd.sessions.table import SessionTable
-from maadd.transport.bodies import TOO_LARGE, BodyReader
+from maadd.transport.bodies import STOPPING, TOO_LARGE, BodyReader
 from maadd.transport.handshake import (
     DRAINING,
     FrontState,
@@ -101,12 +103,21 @@ class HttpApp:
             await reply.send(refused.answer)
         except ClientGoneError:
             return
+        except asyncio.CancelledError:
+            # The server ends, and waits no longer.
+            if not reply.started:
+                await reply.send(STOPPING)
+            raise
         except Exception:
             self._log.exception("http_request_failed", path=scope["path"])
             self.count_refusal(INTERNAL.code)
             if reply.started:
                 raise
             await reply.send(INTERNAL)
+
+    def refuse_bodies(self) -> None:
+        """From now on wait for no request that is still coming in."""
+        self._bodies.refuse()
 
     async def _route(self, scope: Scope, receive: Receive, reply: Reply) -> None:
         method: str = scope["method"]
@@ -176,12 +187,17 @@ class HttpApp:
         found = self._tokens.authenticate(head.every(AUTHORIZATION))
         if found.token is not None:
             return found.token
-        address = self._remote_address(head, scope)
-        if not self._throttle.admit(address):
+        if not self._throttle.admit(self._remote_address(head, scope)):
             raise RefusedError(THROTTLED, "auth_failures")
-        details = {} if found.token_id is None else {"token_id": found.token_id}
-        self._log.info("auth_failure", remote_addr=address, reason=found.failure, **details)
-        raise RefusedError(UNAUTHORIZED, found.failure or "")
+        raise self._unauthorized(head, scope, found.failure or "", found.token_id)
+
+    def _unauthorized(
+        self, head: Head, scope: Scope, reason: str, token_id: str | None
+    ) -> RefusedError:
+        details = {} if token_id is None else {"token_id": token_id}
+        address = self._remote_address(head, scope)
+        self._log.info("auth_failure", remote_addr=address, reason=reason, **details)
+        return RefusedError(UNAUTHORIZED, reason)
 
     def _pin(self, head: Head, scope: Scope) -> Pin | None:
         """Step 6."""
@@ -222,8 +238,9 @@ class HttpApp:
 
     def _check_alive(self, incoming: Incoming) -> None:
         """Neither token nor session died while the body came in."""
-        if self._tokens.death_of(incoming.token) is not None:
-            raise RefusedError(UNAUTHORIZED)
+        death = self._tokens.death_of(incoming.token)
+        if death is not None:
+            raise self._unauthorized(incoming.head, incoming.scope, death, incoming.token.id)
         if incoming.session is not None and incoming.session.close_reason is not None:
             raise RefusedError(SESSION_NOT_FOUND)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from maadd.transport.incoming import ClientGoneError, RefusedError
-from maadd.transport.replies import CLOSE, Receive, refusal
+from maadd.transport.replies import CLOSE, AsgiMessage, Receive, refusal
 
 TOO_LARGE = refusal("PAYLOAD_TOO_LARGE", "the request body is larger than allowed", CLOSE)
 _BYTES_EXHAUSTED = refusal(
@@ -14,22 +16,33 @@ _BYTES_EXHAUSTED = refusal(
 )
 
 
+STOPPING = refusal("SHUTTING_DOWN", "the server is stopping; send the request again later", CLOSE)
+
+
 class BodyReader:
     """Reads bodies of up to `cap` bytes, and `total` bytes over all requests at once."""
 
-    __slots__ = ("_cap", "_held", "_total")
+    __slots__ = ("_cap", "_held", "_refusing", "_total", "_waiting")
 
     def __init__(self, cap: int, total: int) -> None:
         self._cap = cap
         self._total = total
         self._held = 0
+        self._refusing = False
+        self._waiting: set[asyncio.Task[object]] = set()
+
+    def refuse(self) -> None:
+        """Refuse every body that has not arrived whole, now and from now on."""
+        self._refusing = True
+        for task in self._waiting:
+            task.cancel()
 
     async def read(self, receive: Receive) -> bytes:
         """The whole body; give its length back with `release` when it is no longer held.
 
         Raises RefusedError (413, 503) and ClientGoneError.
         """
-        message = await receive()
+        message = await self._next(receive)
         chunk: bytes = message.get("body", b"")
         size = len(chunk)
         chunks = [chunk]
@@ -44,7 +57,9 @@ class BodyReader:
                     raise RefusedError(_BYTES_EXHAUSTED)
                 if not message.get("more_body", False):
                     return chunk if len(chunks) == 1 else b"".join(chunks)
-                message = await receive()
+                if self._refusing:
+                    raise RefusedError(STOPPING)
+                message = await self._next(receive)
                 chunk = message.get("body", b"")
                 chunks.append(chunk)
                 size += len(chunk)
@@ -52,6 +67,19 @@ class BodyReader:
         except BaseException:
             self._held -= size
             raise
+
+    async def _next(self, receive: Receive) -> AsgiMessage:
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting.add(task)
+        try:
+            return await receive()
+        except asyncio.CancelledError:
+            if not self._refusing or task.uncancel():
+                raise
+            raise RefusedError(STOPPING) from None
+        finally:
+            self._waiting.discard(task)
 
     def release(self, size: int) -> None:
         """The request whose body had this length has ended."""

@@ -66,7 +66,9 @@ class HttpServer:
         await self._server.start(self._listening, self._app.stateless.running())
 
     async def stop_accepting(self) -> None:
-        """Refuse new connections; requests on open ones are still answered."""
+        """Refuse new connections, and requests that have not come in whole; others on open
+        connections are still answered."""
+        self._app.refuse_bodies()
         await self._server.stop_accepting()
 
     async def close(self, *, at_once: bool = False) -> None:

@@ -64,6 +64,21 @@ def test_the_first_issue_makes_a_private_folder_and_file(tokens_path: Path) -> N
     assert hash_plaintext(issued.plaintext) in text
 
 
+def test_a_registry_behind_a_link_is_changed_where_it_lies(tokens_path: Path) -> None:
+    elsewhere = tokens_path.parents[1] / "secrets/registry.yaml"
+    elsewhere.parent.mkdir(mode=0o700)
+    tokens_path.parent.mkdir(mode=0o700)
+    tokens_path.symlink_to(elsewhere)
+    registry = TokenRegistry.load(str(tokens_path))
+    spec = TokenSpec(role=Role.READER, projects=(ProjectGrant("*"),))
+    first = registry.issue(spec).record.id
+    second = registry.issue(spec).record.id
+    assert tokens_path.is_symlink()
+    assert os.listdir(elsewhere.parent) == ["registry.yaml"]
+    stored = TokenRegistry.load(str(elsewhere)).records()
+    assert [record.id for record in stored] == [first, second]
+
+
 def test_issue(tokens_path: Path) -> None:
     registry = load(tokens_path)
     issued = registry.issue(READER)
@@ -415,7 +430,7 @@ def test_what_root_writes_stays_readable_for_the_owner_of_the_instance(tmp_path:
 
 
 def requester(record: TokenRecord) -> Requester:
-    return Requester(record, ("permits",))
+    return Requester(record)
 
 
 @pytest.mark.parametrize("operation", ["revoke", "rotate"])

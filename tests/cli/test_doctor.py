@@ -386,3 +386,26 @@ def test_names_that_are_something_else_are_problems(doctor: Any, project: Path) 
     (project / "_backend").rmdir()
     (project / "_backend").write_text("x")
     assert ("problem", "_backend is there and is no folder") in checks(doctor())["places"]
+
+
+def test_a_file_system_that_is_mounted_read_only_is_named(
+    maad_here: Any, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, allowed = os.statvfs, os.access
+
+    class Mounted:
+        """What the system tells of a file system, mounted read-only."""
+
+        def __init__(self, path: str) -> None:
+            self._told = looked(path)
+            self.f_flag = self._told.f_flag | os.ST_RDONLY
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._told, name)
+
+    monkeypatch.setattr(os, "statvfs", Mounted)
+    monkeypatch.setattr(os, "access", lambda path, mode: not mode & os.W_OK and allowed(path, mode))
+    groups = maad_here("doctor", f"--project={project}").json["groups"]
+    (found,) = [one for group in groups for one in group["checks"] if one["name"] == "permissions"]
+    assert found["text"] == "the file system of the project is mounted read-only"
+    assert "chown" not in found["advice"]

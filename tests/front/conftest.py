@@ -33,7 +33,7 @@ from maadd.sessions.table import SessionLimits, SessionTable
 
 # Worker processes find the test engine by the path they inherit.
 sys.path.insert(0, str(Path(__file__).parent))
-# Behind our own: helpers there have names of their own.
+# Behind our own: the client that the tests of whole daemons use.
 sys.path.append(str(Path(__file__).parents[1] / "system"))
 
 from front_bench import opened_front
@@ -136,10 +136,10 @@ def make_bench(tmp_path: Path, log_into: Any) -> Callable[..., Bench]:
 @pytest.fixture
 def open_front(
     tmp_path: Path, log_into: Any
-) -> Iterator[Callable[[], contextlib.AbstractAsyncContextManager[Any]]]:
-    """`async with open_front() as bench`."""
+) -> Iterator[Callable[..., contextlib.AbstractAsyncContextManager[Any]]]:
+    """`async with open_front() as bench`, or with roles and settings."""
     runtime = tempfile.mkdtemp(prefix="maadd-test-")
-    yield partial(opened_front, tmp_path, runtime, log_into([]))
+    yield partial(opened_front, tmp_path, runtime, log_into)
     shutil.rmtree(runtime)
 
 

@@ -1,33 +1,29 @@
-"""The rooms of a front put together over workers that hold calls, behind real sockets."""
+"""The rooms of a front put together on the test's own loop, over workers that hold calls."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import held_engine
 import httpx2
 from mcp.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from maadd.auth.issue import TokenSpec
-from maadd.auth.record import ProjectGrant
-from maadd.auth.registry import TokenRegistry
-from maadd.config.instance import Instance, ProjectConfig
+from maadd.auth.issue import TokenSpec, parse_grants
+from maadd.auth.registry import IssuedToken, TokenRegistry
+from maadd.config.instance import Instance, load_instance
 from maadd.config.settings import Settings
-from maadd.front.health import FrontHealth, SessionCounts
-from maadd.front.memory_pressure import PressureGauge, PressureLimits
-from maadd.front.reload import ReloadCounts
-from maadd.front.session_hooks import make_sessions
+from maadd.front.reload import Reloader
 from maadd.front.state import RunningFront
-from maadd.ops.audit import AuditLog
+from maadd.front.token_follower import TokenFollower
 from maadd.ops.meter import Meter
+from maadd.ops.notify import ServiceNotifier
 from maadd.pipeline.front_tools import EnginelessHandler
 from maadd.pipeline.heavy import FreeMemory, HeavyGuard, heavy_limits
 from maadd.pipeline.limits import Limiter, limit_settings
@@ -36,11 +32,12 @@ from maadd.pool.policy import PoolPolicy
 from maadd.pool.pool import WorkerPool
 from maadd.pool.runtime_dir import RuntimeDir
 from maadd.pool.spawn import Spawner, WorkerProgram
-from maadd.protocol.messages import HistorySettings
-from maadd.protocol.roles import Role
+from maadd.protocol.roles import Role, parse_role
 from maadd.protocol.tools import registered_tools
+from maadd.sessions.table import SessionLimits, SessionTable
 from maadd.tools import sessions as session_tools
 from maadd.tools.face import create_server
+from maadd.tools.tokens import TokenTools
 from maadd.transport.app import HttpApp
 from maadd.transport.http_server import HttpServer
 from maadd.transport.introduction import Introduction
@@ -49,205 +46,108 @@ from maadd.transport.stdio import StdioServer
 
 PROJECT = "main"
 
-UNLIMITED = Settings(transport="http", http_port=0, rl_disable=True)
 
-SESSION_TOOLS: Mapping[str, EnginelessHandler] = {
-    "maad_use_project": session_tools.use_project,
-    "maad_use_projects": session_tools.use_projects,
-    "maad_current_session": session_tools.current_session,
-}
-
-
-class HeldProject:
-    """The folder of a project, as far as its worker and the test talk through it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._held: BinaryIO | None = None
-        path.mkdir()
-        (path / "gate").touch()
-
-    def calls(self) -> list[str]:
-        """What the worker noted."""
-        path = self.path / "calls"
-        return path.read_text().splitlines() if path.exists() else []
-
-    def logged(self) -> list[dict[str, Any]]:
-        """The lines of the worker's log."""
-        return [json.loads(line) for line in (self.path / "log").read_text().splitlines()]
-
-    def behave(self, behaviour: str) -> None:
-        """How the starts from now on are to be."""
-        (self.path / "behaviour").write_text(behaviour)
-
-    def hold(self) -> None:
-        """Have calls wait from now on."""
-        self._held = (self.path / "gate").open("rb")
-        fcntl.flock(self._held, fcntl.LOCK_EX)
-
-    def let_go(self) -> None:
-        """Let them go on."""
-        if self._held is not None:
-            self._held.close()
-            self._held = None
-
-
-class Rooms:
-    """A front from its sockets to the pool, with a clock and free memory that the test sets."""
+class FrontBench:
+    """A started front. `now` is the clock of its sessions and limits, in seconds, which the test
+    moves."""
 
     def __init__(
-        self,
-        folder: Path,
-        state: RunningFront,
-        pool: WorkerPool,
-        tokens: TokenRegistry,
-        log: Any,
-        settings: Settings = UNLIMITED,
-        **engineless: EnginelessHandler,
-    ) -> None:
+        self, folder: Path, runtime: RuntimeDir, roles: Mapping[str, Role], settings: Settings,
+        log_into: Callable[[list[dict[str, Any]]], Any],
+    ) -> None:  # fmt: skip
         self.now = 1000.0
-        self.free = FreeMemory(None, None)
-        self.samples = 0
-        """How often the free memory was asked for."""
-        self.state, self.pool, self.log = state, pool, log
-        self._settings = settings
-        self._tokens = tokens
-        self._meter = Meter()
-        self._audit = AuditLog.open(str(folder / "audit.log"))
-        counts = SessionCounts()
-        limiter = Limiter(limit_settings(settings), self.clock)
-        self._sessions = make_sessions(
-            settings, counts, limiter, pool, self._audit, self._meter, log
+        self.events: list[dict[str, Any]] = []
+        self.closed: list[tuple[str, str]] = []
+        self.folder = folder
+        self.settings = settings
+        self.log = log_into(self.events)
+        self._project = folder / PROJECT
+        self.state = RunningFront(self.declared(roles))
+        limits = SessionLimits(
+            settings.session_max, settings.session_max_per_token, settings.session_idle_ms / 1000
         )
-        heavy = HeavyGuard(heavy_limits(settings), self.clock)
-        self.pressure = PressureGauge(
-            PressureLimits(
-                settings.memory_pressure_interval_ms,
-                settings.memory_pressure_ratio,
-                settings.memory_pressure_cooldown_ms / 1000,
-            )
+        self.sessions = SessionTable(
+            limits,
+            self.log,
+            clock=lambda: self.now,
+            on_close=[lambda session, reason: self.closed.append((session.id, str(reason)))],
         )
-        health = FrontHealth(
-            state,
-            settings,
-            self._sessions,
-            counts,
-            pool,
-            heavy,
-            self.pressure,
-            ReloadCounts(),
-            None,
+        self.tokens = TokenRegistry.load(str(folder / "_auth/tokens.yaml"))
+        self.follower = TokenFollower(
+            self.tokens, self.sessions, self.log, lambda *_: None, poll_s=0, watch=False
+        )
+        program = WorkerProgram(held_engine.enter, ("maadd_worker.process.main",))
+        self.pool = WorkerPool(
+            spawner=Spawner(runtime.path, program),
+            endpoint=runtime.workers_endpoint,
+            control_endpoint=None,
+            settings=settings.worker(),
+            policy=PoolPolicy(drain_s=5, term_s=2),
+            on_event=lambda _project, _event: None,
+            log=self.log,
+        )
+        token_tools = TokenTools(self.tokens, self.follower, settings, lambda *_: None)
+        reloader = Reloader(
+            state=self.state,
+            settings=settings,
+            sessions=self.sessions,
+            pool=self.pool,
+            follower=self.follower,
+            log=self.log,
+            audit=lambda *_: None,
+            notifier=ServiceNotifier(None, None),
+            on_change=lambda: None,
         )
         pipeline = Pipeline(
-            state=state,
+            state=self.state,
             settings=settings,
             tools=registered_tools(),
-            sessions=self._sessions,
-            limiter=limiter,
-            heavy=heavy,
-            measure_memory=self._measure,
-            pool=pool,
-            tokens=tokens,
-            engineless={**SESSION_TOOLS, **engineless},
-            merge_health=health.merge,
-            log=log,
-            meter=self._meter,
-            audit=lambda event, fields: self._audit.write(event, **fields),
+            sessions=self.sessions,
+            limiter=Limiter(limit_settings(settings), lambda: self.now),
+            heavy=HeavyGuard(heavy_limits(settings)),
+            measure_memory=lambda _project: FreeMemory(None, None),
+            pool=self.pool,
+            tokens=self.tokens,
+            engineless={
+                **SESSION_TOOLS,
+                **token_tools.handlers(),
+                "maad_instance_reload": reloader.answer_tool,
+            },
+            merge_health=lambda _caller, _project, report: report or b"{}",
+            log=self.log,
+            meter=Meter(),
+            audit=lambda _event, _fields: None,
         )
         introduction = Introduction("1", {"tools": {"listChanged": True}})
         self._face = McpFace(
-            lambda: create_server(pipeline, version="1"), introduction, pipeline, log
+            lambda: create_server(pipeline, version="1"), introduction, pipeline, self.log
         )
 
-    def clock(self) -> float:
-        """The time by which this front counts, in seconds."""
-        return self.now
+    def declared(self, roles: Mapping[str, Role]) -> Instance:
+        """The instance of these projects and ceilings, from its file, which is written anew."""
+        lines = ["name: test", "projects:"]
+        for name, role in roles.items():
+            (self.folder / name).mkdir(exist_ok=True)
+            lines.append(f"  - {{name: {name}, path: {name}, role: {role.text}}}")
+        path = self.folder / "instance.yaml"
+        path.write_text("\n".join(lines) + "\n")
+        return load_instance(str(path), self.settings)
 
-    def _measure(self, _project: ProjectConfig) -> FreeMemory:
-        self.samples += 1
-        return self.free
+    def issue(self, text: str, **members: str) -> IssuedToken:
+        """A token of role and grants, as in `admin *,vault:reader`."""
+        role, _, grants = text.partition(" ")
+        parsed = parse_role(role)
+        assert parsed is not None
+        return self.tokens.issue(TokenSpec(parsed, parse_grants(grants), **members))
 
-    async def serve_http(self) -> HttpServer:
-        """Listen on a free port."""
-        app = HttpApp(
-            state=self.state,
-            settings=self._settings,
-            tokens=self._tokens,
-            sessions=self._sessions,
-            face=self._face,
-            log=self.log,
-            meter=self._meter,
-        )
-        server = HttpServer(app, self._settings, self._sessions, self.log)
-        await server.start()
-        return server
+    def logged(self, name: str) -> list[dict[str, Any]]:
+        """The lines of that name."""
+        return [event for event in self.events if event["event"] == name]
 
-    def serve_pipes(self, reading: int, writing: int) -> StdioServer:
-        """A server for one client on these descriptors."""
-        return StdioServer(
-            face=self._face,
-            sessions=self._sessions,
-            settings=self._settings,
-            log=self.log,
-            reading=reading,
-            writing=writing,
-        )
-
-    def close(self) -> None:
-        self._audit.close()
-
-
-@contextlib.asynccontextmanager
-async def opened_pool(
-    folder: Path, runtime_dir: str, log: Any, policy: PoolPolicy, *names: str
-) -> AsyncIterator[tuple[RunningFront, WorkerPool, dict[str, HeldProject]]]:
-    """A pool over new projects of these names; workers start with the first calls."""
-    projects = {name: HeldProject(folder / name) for name in names}
-    history = HistorySettings("feed", None, "inferred")
-    configs = {
-        name: ProjectConfig(name, str(project.path), Role.ADMIN, None, history)
-        for name, project in projects.items()
-    }
-    state = RunningFront(Instance("test", "file", None, str(folder), configs))
-    runtime = RuntimeDir.claim(runtime_dir, {"MAADD_RUNTIME_DIR": runtime_dir})
-    program = WorkerProgram(held_engine.enter, ("maadd_worker.process.main",))
-    pool = WorkerPool(
-        spawner=Spawner(runtime.path, program),
-        endpoint=runtime.workers_endpoint,
-        control_endpoint=None,
-        settings=UNLIMITED.worker(),
-        policy=policy,
-        on_event=lambda _project, _event: None,
-        log=log,
-    )
-    await pool.start()
-    try:
-        yield state, pool, projects
-    finally:
-        for project in projects.values():
-            project.let_go()
-        await pool.close()
-        runtime.release()
-
-
-def new_tokens(folder: Path) -> TokenRegistry:
-    """An empty registry."""
-    return TokenRegistry.load(str(folder / "_auth/tokens.yaml"))
-
-
-def admin_token(tokens: TokenRegistry) -> str:
-    """A new token for everything."""
-    return tokens.issue(TokenSpec(Role.ADMIN, (ProjectGrant("*"),))).plaintext
-
-
-class FrontBench:
-    """A started front over one project, on the test's own loop."""
-
-    def __init__(self, rooms: Rooms, tokens: TokenRegistry, project: HeldProject) -> None:
-        self.pool = rooms.pool
-        self.project = project
-        self._rooms = rooms
-        self._tokens = tokens
+    def calls(self) -> list[str]:
+        """What the worker noted."""
+        path = self._project / "calls"
+        return path.read_text().splitlines() if path.exists() else []
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait for something that the worker does."""
@@ -257,21 +157,47 @@ class FrontBench:
 
     async def noted(self, line: str) -> None:
         """Wait until the worker has noted this."""
-        await self.until(lambda: line in self.project.calls())
+        await self.until(lambda: line in self.calls())
+
+    async def let_go(self) -> None:
+        """Let the held call go on."""
+        await asyncio.to_thread((self._project / "gate").write_bytes, b"")
 
     @contextlib.asynccontextmanager
     async def http(self) -> AsyncIterator[Callable[[str], Client]]:
         """Serves HTTP inside; yields what makes SDK clients of an era."""
-        token = admin_token(self._tokens)
-        server = await self._rooms.serve_http()
+        token = self.issue("admin *").plaintext
 
-        def client(mode: str) -> Client:
-            web = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60)
-            url = f"http://127.0.0.1:{server.port}/mcp"
-            return Client(streamable_http_client(url, http_client=web), mode=mode)
+        async with self.listening() as url:
 
-        try:
+            def client(mode: str) -> Client:
+                web = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60)
+                return Client(streamable_http_client(url, http_client=web), mode=mode)
+
             yield client
+
+    @contextlib.asynccontextmanager
+    async def wire(self) -> AsyncIterator[Callable[[str], WireClient]]:
+        """Serves HTTP inside; yields what makes clients of a bearer."""
+        async with self.listening() as url, httpx2.AsyncClient(timeout=20) as web:
+            yield lambda bearer: WireClient(web, url, bearer)
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[str]:
+        """Serves HTTP inside; yields the address."""
+        app = HttpApp(
+            state=self.state,
+            settings=self.settings,
+            tokens=self.tokens,
+            sessions=self.sessions,
+            face=self._face,
+            log=self.log,
+            meter=Meter(),
+        )
+        server = HttpServer(app, self.settings, self.sessions, self.log)
+        await server.start()
+        try:
+            yield f"http://127.0.0.1:{server.port}/mcp"
         finally:
             await server.close()
 
@@ -280,7 +206,14 @@ class FrontBench:
         """Serves one client on a pair of pipes inside."""
         reading, to_server = os.pipe()
         from_server, writing = os.pipe()
-        server = self._rooms.serve_pipes(reading, writing)
+        server = StdioServer(
+            face=self._face,
+            sessions=self.sessions,
+            settings=self.settings,
+            log=self.log,
+            reading=reading,
+            writing=writing,
+        )
         serving = asyncio.create_task(server.run())
         with Pipes(to_server, from_server) as pipes:
             yield pipes
@@ -310,14 +243,110 @@ class Pipes:
         return json.loads(await asyncio.to_thread(self._in.readline))
 
 
+class WireClient:
+    """Sends what it is told to, as JSON that is answered in JSON."""
+
+    def __init__(self, web: httpx2.AsyncClient, url: str, bearer: str) -> None:
+        self._web = web
+        self._url = url
+        self.number = 0
+        self.headers = {"Authorization": f"Bearer {bearer}", "Accept": "application/json"}
+
+    @property
+    def session(self) -> str:
+        """The id of its session."""
+        return self.headers["Mcp-Session-Id"]
+
+    async def post(self, method: str, params: dict[str, Any], **headers: str) -> httpx2.Response:
+        """One request, with the next `number`."""
+        self.number += 1
+        message = {"jsonrpc": "2.0", "id": self.number, "method": method, "params": params}
+        return await self._web.post(self._url, json=message, headers=self.headers | headers)
+
+    async def notify(self, method: str, params: dict[str, Any]) -> None:
+        """One notification."""
+        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        answer = await self._web.post(self._url, json=message, headers=self.headers)
+        assert answer.status_code == 202
+
+    async def hello(self, **headers: str) -> httpx2.Response:
+        """`initialize`; the session that it opened, if it did, is the client's from now on."""
+        self.headers.pop("Mcp-Session-Id", None)
+        params = {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        }
+        answer = await self.post("initialize", params, **headers)
+        if answer.status_code == 200:
+            self.headers["Mcp-Session-Id"] = answer.headers["mcp-session-id"]
+        return answer
+
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The envelope of a tool call."""
+        answer = await self.post("tools/call", {"name": tool, "arguments": arguments})
+        assert answer.status_code == 200, answer.text
+        result = answer.json()["result"]
+        envelope: dict[str, Any] = json.loads(result["content"][0]["text"])
+        assert result.get("isError", False) is not envelope["ok"]
+        return envelope
+
+    async def data(self, tool: str, **arguments: Any) -> Any:
+        """What a call that succeeds answers."""
+        envelope = await self.call(tool, **arguments)
+        assert envelope["ok"], envelope
+        return envelope["data"]
+
+    async def error(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The one error of a call that fails."""
+        envelope = await self.call(tool, **arguments)
+        assert not envelope["ok"], envelope
+        (error,) = envelope["errors"]
+        return error
+
+    async def code(self, tool: str, **arguments: Any) -> str | None:
+        """The code of a call's error; None when it succeeds."""
+        envelope = await self.call(tool, **arguments)
+        return None if envelope["ok"] else envelope["errors"][0]["code"]
+
+    async def ping(self) -> int:
+        """The status of a request that changes nothing."""
+        return (await self.post("ping", {})).status_code
+
+    @contextlib.asynccontextmanager
+    async def stream(self) -> AsyncIterator[httpx2.Response]:
+        """The standing stream of the session."""
+        headers = {**self.headers, "Accept": "text/event-stream"}
+        async with self._web.stream("GET", self._url, headers=headers) as answer:
+            assert answer.status_code == 200
+            yield answer
+
+
+SESSION_TOOLS: dict[str, EnginelessHandler] = {
+    "maad_projects": session_tools.projects,
+    "maad_use_project": session_tools.use_project,
+    "maad_use_projects": session_tools.use_projects,
+    "maad_current_session": session_tools.current_session,
+}
+
+
 @contextlib.asynccontextmanager
-async def opened_front(folder: Path, runtime_dir: str, log: Any) -> AsyncIterator[FrontBench]:
-    """A bench; the worker starts with the first call."""
-    tokens = new_tokens(folder)
-    policy = PoolPolicy(drain_s=5, term_s=2)
-    async with opened_pool(folder, runtime_dir, log, policy, PROJECT) as (state, pool, projects):
-        rooms = Rooms(folder, state, pool, tokens, log)
-        try:
-            yield FrontBench(rooms, tokens, projects[PROJECT])
-        finally:
-            rooms.close()
+async def opened_front(
+    folder: Path,
+    runtime_dir: str,
+    log_into: Callable[[list[dict[str, Any]]], Any],
+    roles: Mapping[str, Role] | None = None,
+    **settings: Any,
+) -> AsyncIterator[FrontBench]:
+    """A bench of projects with these ceilings, `main` alone unless given; a worker starts with
+    the first call."""
+    runtime = RuntimeDir.claim(runtime_dir, {"MAADD_RUNTIME_DIR": runtime_dir})
+    chosen = Settings(**{"transport": "http", "http_port": 0, "rl_disable": True} | settings)
+    bench = FrontBench(folder, runtime, roles or {PROJECT: Role.ADMIN}, chosen, log_into)
+    os.mkfifo(folder / next(iter(bench.state.instance.projects)) / "gate")
+    await bench.pool.start()
+    try:
+        yield bench
+    finally:
+        await bench.pool.close()
+        runtime.release()

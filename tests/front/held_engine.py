@@ -1,21 +1,14 @@
 """An engine whose calls last until the test lets them go; runs in a real worker process.
 
-Calls wait while the test holds the lock of the project's file `gate`, but for writes of the
-record `free`; a read with the type `held` lasts until it is interrupted. `behaviour`, a file of
-the project, tells of a start: `die` ends every one, `refuse` has them fail, `mute` silences one,
-`slow` has them wait at the gate as well. Of calls, those on the record `die` kill the process,
-those on `raise` fail by an exception. `maad_reindex` reports three steps. The idempotency key
-`known` has been used before.
+`maad_query` lasts until it is interrupted. A `maad_create` of the record `held` and the strict
+reads last until the test opens the FIFO `gate` of the project. `maad_reindex` reports three steps.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import signal
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,6 +19,8 @@ from maadd_worker.gate import Gate
 from maadd_worker.outcome import Backlog
 from maadd_worker.process.main import run
 from maadd_worker.process.served import Deliver, Progress
+
+STRICT_READS = ("maad_create_contract", "maad_document_receipt")
 
 
 class HeldReader:
@@ -63,34 +58,18 @@ class HeldEngine:
         self._root = config.root
 
     @classmethod
-    def open(cls, config: WorkerConfig, progress: Progress) -> HeldEngine:
-        engine = cls(config)
-        engine._note("start")
-        match behaviour(config.root):
-            case "die":
-                os._exit(9)
-            case "refuse":
-                raise MaadError("REGISTRY_INVALID", "no registry", {"why": "test"})
-            case "slow":
-                progress("waiting at the gate")
-                engine._pass_gate()
-        return engine
+    def open(cls, config: WorkerConfig, _progress: Progress) -> HeldEngine:
+        return cls(config)
 
     def open_reader(self) -> HeldReader:
         return HeldReader()
 
-    def is_short(self, call: Call) -> bool:
-        return call.tool == "maad_health"
+    def is_short(self, _call: Call, _reader: Any) -> bool:
+        return False
 
     def read(self, call: Call, reader: HeldReader) -> Reply:
-        if call.tool == "maad_health":
-            return Reply(call.request_id, True, b"{}")
         reader.interrupted.clear()
         self._note(f"{call.tool} begun")
-        self._misbehave(call)
-        if call.args.get("docType") != "held":
-            self._pass_gate()
-            return Reply(call.request_id, True, b"{}")
         reader.interrupted.wait()
         self._note(f"{call.tool} interrupted")
         error = MaadError("BACKEND_ERROR", "interrupted")
@@ -99,18 +78,11 @@ class HeldEngine:
     def write_group(self, calls: Sequence[Call], gate: Gate, deliver: Deliver) -> None:
         for call in calls:
             doc_id = call.args.get("docId", call.tool)
-            if call.args.get("idempotencyKey") == "known":
-                deliver(Reply(call.request_id, True, b"{}", {"replayed": True}))
-                continue
-            if call.verdict is not None:
-                deliver(Reply(call.request_id, False, msgspec.json.encode([call.verdict])))
-                continue
             if not gate.admit(call.request_id):
                 continue
             self._note(f"{doc_id} begun")
-            self._misbehave(call)
-            if doc_id != "free":
-                self._pass_gate()
+            if doc_id == "held" or call.tool in STRICT_READS:
+                self._wait()
             if call.tool == "maad_reindex" and call.wants_progress:
                 for step in (1, 2, 3):
                     self._report(CallProgress(call.request_id, step, 3, f"step {step}"))
@@ -129,9 +101,6 @@ class HeldEngine:
     def connect_log(self, warn: Callable[..., None], info: Callable[..., None]) -> None:
         self.warn = warn
 
-    def forget_session(self, _session_id: str) -> None:
-        return
-
     def lost(self) -> str | None:
         return None
 
@@ -141,31 +110,14 @@ class HeldEngine:
     def close(self) -> bool:
         return True
 
-    def _misbehave(self, call: Call) -> None:
-        match call.args.get("docId"):
-            case "die":
-                os.kill(os.getpid(), signal.SIGKILL)
-            case "raise":
-                raise RuntimeError("a secret text")
-
-    def _pass_gate(self) -> None:
-        with open(os.path.join(self._root, "gate")) as file:
-            fcntl.flock(file, fcntl.LOCK_SH)
+    def _wait(self) -> None:
+        with open(os.path.join(self._root, "gate"), "rb") as fifo:
+            fifo.read()
 
     def _note(self, line: str) -> None:
         with open(os.path.join(self._root, "calls"), "a") as file:
             file.write(line + "\n")
 
 
-def behaviour(root: str) -> str:
-    path = Path(root, "behaviour")
-    return path.read_text() if path.exists() else ""
-
-
 def enter(config: WorkerConfig) -> Any:
-    log = os.open(os.path.join(config.root, "log"), os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    os.dup2(log, 2)
-    if behaviour(config.root) == "mute":
-        Path(config.root, "behaviour").unlink()
-        signal.pause()
     run(config, HeldEngine.open)

@@ -29,13 +29,12 @@ async def test_over_http_a_read_is_interrupted_and_a_waiting_write_never_done(op
     async with open_front() as bench, bench.http() as client_of, client_of(mode) as client:
         if mode == "legacy":
             await client.call_tool("maad_use_project", {"name": "main"})
-        query = asyncio.create_task(client.call_tool("maad_query", {"docType": "held"}))
+        query = asyncio.create_task(client.call_tool("maad_query", {"docType": "note"}))
         await bench.noted("maad_query begun")
         await withdraw(query)
         await bench.noted("maad_query interrupted")
         await bench.until(lambda: bench.pool.in_flight() == 0)
 
-        bench.project.hold()
         create = {"docType": "note", "fields": {}}
         held = asyncio.create_task(client.call_tool("maad_create", {**create, "docId": "held"}))
         await bench.noted("held begun")
@@ -43,10 +42,10 @@ async def test_over_http_a_read_is_interrupted_and_a_waiting_write_never_done(op
         await bench.until(lambda: bench.pool.in_flight() == 2)
         await withdraw(waiting)
         await bench.until(lambda: bench.pool.in_flight() == 1)
-        bench.project.let_go()
+        await bench.let_go()
         assert not (await held).is_error
         await client.call_tool("maad_create", {**create, "docId": "last"})
-        assert [line for line in bench.project.calls() if line.endswith("written")] == [
+        assert [line for line in bench.calls() if line.endswith("written")] == [
             "held written",
             "last written",
         ]
@@ -63,7 +62,7 @@ async def test_over_stdio_a_read_is_interrupted_and_gets_no_answer(open_front, s
         bind = {"name": "maad_use_project", "arguments": {"name": "main"}, **meta}
         pipes.send(id=2, method="tools/call", params=bind)
         assert (await pipes.receive())["id"] == 2
-        query = {"name": "maad_query", "arguments": {"docType": "held"}, **meta}
+        query = {"name": "maad_query", "arguments": {"docType": "note"}, **meta}
         pipes.send(id="q", method="tools/call", params=query)
         await bench.noted("maad_query begun")
         pipes.send(method="notifications/cancelled", params={"requestId": "q"})

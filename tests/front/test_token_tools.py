@@ -152,7 +152,7 @@ async def test_a_caller_hands_out_no_more_than_it_has(make_tools: Any) -> None:
     everything = {**GOOD, "projects": [{"name": "*"}]}
     error = await tools.error(caller, "issue_token", **everything)
     assert error.code == "TOKEN_PROJECT_FORBIDDEN"
-    assert error.details == {"project": "beta", "requested": "reader", "allowed": None}
+    assert error.details == {"project": "*", "requested": "reader", "allowed": None}
     too_high = {**GOOD, "role": "admin", "projects": [{"name": "vault"}]}
     error = await tools.error(caller, "issue_token", **too_high)
     assert error.code == "ROLE_UPGRADE_DENIED"

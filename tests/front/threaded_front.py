@@ -12,15 +12,15 @@ from typing import Any
 
 import uvloop
 from daemon_bench import Client, eventually
-from front_bench import (
+from msgspec.structs import replace
+from shared_pool import (
     UNLIMITED,
-    HeldProject,
+    GatedProject,
     Rooms,
     admin_token,
     new_tokens,
     opened_pool,
 )
-from msgspec.structs import replace
 
 from maadd.pipeline.front_tools import EnginelessHandler
 from maadd.pool.policy import PoolPolicy, RestartLimits
@@ -100,7 +100,7 @@ class ThreadedFront:
         return ServedRooms(rooms, server.port, lambda: admin_token(self._tokens), events)
 
     @property
-    def main(self) -> HeldProject:
+    def main(self) -> GatedProject:
         return self.projects["main"]
 
     def logged(self, name: str) -> list[dict[str, Any]]:

@@ -31,3 +31,9 @@ def test_a_file_with_damaged_pages_is_replaced_at_the_start(tmp_path: Path, from
 def test_damage_that_is_met_later_names_the_way_out() -> None:
     error = backend_error(apsw.CorruptError("database disk image is malformed"), "read")
     assert "delete _backend/maad.db" in error.message
+
+
+def test_a_full_disk_is_told_with_its_number() -> None:
+    error = backend_error(apsw.FullError("database or disk is full"), "written")
+    assert (error.code, error.details) == ("BACKEND_ERROR", {"errno": "ENOSPC"})
+    assert "free some space" in error.message

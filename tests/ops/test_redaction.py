@@ -81,6 +81,15 @@ def test_members_at_any_depth(members: dict[str, Any], scrubbed: dict[str, Any])
     assert scrub_members(members) == scrubbed
 
 
+def test_what_clients_send_is_cut() -> None:
+    shown = scrub_members({"tool": "x" * 900_000, "deep": [{"a": "ü" * 5000}], "b": b"y" * 5000})
+    assert shown["tool"] == "x" * 4096 + "… (900000 characters)"
+    assert shown["deep"][0]["a"] == "ü" * 4096 + "… (5000 characters)"
+    assert len(shown["b"]) < 4200
+    # A secret does not come back by being cut in the middle.
+    assert "abcdef" not in scrub_members({"a": "z" * 4090 + "maad_pat_abcdef" * 9})["a"]
+
+
 def test_a_token_record_loses_its_hash() -> None:
     record = TokenRecord("tok-1", "9c1d" * 16, Role.ADMIN, (), "2031-01-01T00:00:00Z")
     shown = str(scrub_members({"record": record, "records": [record]}))

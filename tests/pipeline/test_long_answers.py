@@ -167,6 +167,23 @@ def test_a_token_is_never_lost_to_a_long_list_of_projects(make_bench: Any) -> No
     assert answer["_meta"]["truncated"]["lists"]["data.projects"]["total"] == 900
 
 
+@pytest.mark.parametrize("tool", ["maad_list_tokens", "maad_projects"])
+def test_what_the_front_tells_is_cut_since_no_argument_makes_it_less(
+    make_bench: Any, tool: str
+) -> None:
+    bench = make_bench(response_max_bytes=CAP)
+
+    async def tell(*_: object) -> FrontAnswer:
+        return FrontAnswer({"tokens": [{"id": f"tok-{n:012x}"} for n in range(900)], "total": 900})
+
+    bench.engineless[tool] = tell
+    answer = bench.call(tool)
+    assert answer["data"]["total"] == 900
+    assert answer["_meta"]["truncated"]["lists"]["data.tokens"]["total"] == 900
+    assert answer["_meta"]["truncated"]["rest"]
+    assert 10 < len(answer["data"]["tokens"]) < 900
+
+
 def test_what_cannot_be_cut_is_still_refused(make_bench: Any) -> None:
     bench = make_bench(response_max_bytes=100)
     bench.worker.answers = [Reply("", ok=True, body=msgspec.json.encode({"docId": "a" * 200}))]

@@ -125,6 +125,8 @@ class Project:
         self.pending_writes = 0
         self.index_behind = False
         self.sweeps: list[IntegritySweep] = []
+        self.noted: list[tuple[str, dict[str, Any]]] = []
+        """What calls had logged."""
         self.root = ProjectRoot.open(str(path))
         self.index = Index.open(str(path / "_backend/maad.db"), read_only=False, clock=self.clock)
         self.reader = self.index.reader()
@@ -179,6 +181,7 @@ class Project:
 
     def context(self) -> ReadContext:
         return ReadContext(
+            note=lambda event, **members: self.noted.append((event, members)),
             reader=self.reader,
             plans=self.plans,
             root=self.root,
@@ -197,7 +200,7 @@ class Project:
         """One call of `maad_<tool>` in a snapshot of its own; raises what the tool raises."""
         name = f"maad_{tool}"
         with self.reader.snapshot():
-            outcome = read(self.context(), name, check_arguments(TOOLS[name], args))
+            outcome = read(self.context(), name, check_arguments(TOOLS[name], args), args)
             raw = msgspec.json.encode(outcome.data)
         codes = [advice.code for advice in outcome.warnings]
         return Answer(msgspec.json.decode(raw), outcome.meta, codes, raw, outcome)

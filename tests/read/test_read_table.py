@@ -6,7 +6,7 @@ import pytest
 
 from maadd.protocol.errors import MaadError
 from maadd.protocol.tools import TOOLS, ToolKind
-from maadd_worker.read.tools import READ_TOOLS, SHORT_READS, is_short
+from maadd_worker.read.tools import READ_TOOLS, SHORT_READS, is_quick, is_short
 
 CALLS = {
     "scan": {"path": "assets"},
@@ -62,6 +62,29 @@ def test_every_tool_that_only_reads_is_answered():
 )
 def test_only_what_is_quick_runs_between_messages(tool, arguments, short):
     assert is_short(tool, arguments) is short
+
+
+@pytest.mark.parametrize(
+    ("tool", "asked"),
+    [
+        ("aggregate", {"docType": "asset", "groupBy": "site"}),
+        ("search", {"primitive": "entity", "contains": "no"}),
+    ],
+)
+def test_what_was_asked_before_is_quick_until_something_changes(yard, tool, asked):
+    def quick() -> bool:
+        return is_quick(yard.reader, yard.context().model, f"maad_{tool}", asked)
+
+    assert not quick()
+    yard.call(tool, **asked)
+    assert quick()
+    yard.record("asset", "ast-new", name="N")
+    yard.reindex()
+    assert not quick()
+    yard.call(tool, **asked)
+    assert quick()
+    yard.reload_model()
+    assert not quick()
 
 
 @pytest.mark.parametrize("tool", CALLS)

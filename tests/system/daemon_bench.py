@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -220,15 +220,22 @@ class Client:
 
 
 class Daemon:
-    """`maadd` on an instance; ended at the end of the test by its process id."""
+    """`maadd`, or another `program`, on an instance; ended at the end of the test by its process
+    id."""
 
-    def __init__(self, instance: Path, *flags: str, **environment: str) -> None:
+    def __init__(
+        self,
+        instance: Path,
+        *flags: str,
+        program: Sequence[str] = (str(BIN / "maadd"),),
+        **environment: str,
+    ) -> None:
         self.instance = instance
         self.log_path = instance.parent / f"daemon-{time.monotonic_ns()}.log"
         self._log = self.log_path.open("wb")
         self.process = subprocess.Popen(
             [
-                str(BIN / "maadd"),
+                *program,
                 f"--instance={instance}",
                 "--transport=http",
                 f"--http-port={free_port()}",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import struct
@@ -56,14 +55,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     made.daemon.stop(signal.SIGKILL)
 
 
-READS = (
-    ("get", "nope"),
-    ("query", "note", "--filter", "rank=2"),
-    ("validate",),
-    ("instructions", "refresh"),
-)
-
-
 def test_an_idle_server_of_the_project_is_asked_and_starts_its_worker(served: Served) -> None:
     assert read_owner(str(served.project)) is None
     runtime = {"MAADD_RUNTIME_DIR": str(served.runtime)}
@@ -73,18 +64,6 @@ def test_an_idle_server_of_the_project_is_asked_and_starts_its_worker(served: Se
     assert owner is not None
     assert owner.pid in served.daemon.descendants()
     assert owner.endpoint == f"{served.runtime}/control.sock"
-
-
-def test_commands_print_the_same_with_and_without_a_server(served: Served, tmp_path: Path) -> None:
-    served.client.ok("maad_summary")
-    copy = tmp_path / "copy"
-    shutil.copytree(served.project, copy)
-    for words in READS:
-        through = served.on_project(*words)
-        alone = served.maad(*words, f"--project={copy}")
-        assert (through.returncode, through.stdout) == (alone.returncode, alone.stdout), words
-        assert through.stderr == alone.stderr, words
-    assert read_owner(str(served.project)) is not None
 
 
 def test_a_command_writes_through_the_server_which_tells_of_it(served: Served) -> None:
@@ -171,6 +150,34 @@ def test_status_and_reload_are_answered_by_the_running_server(served: Served) ->
     served.client.ok("maad_summary")
     done = served.maad("instance", "reload", instance)
     assert json.loads(done.stdout)["projectsRemoved"] == ["other"]
+
+
+def test_a_reload_that_did_not_take_the_tokens_over_fails(served: Served) -> None:
+    runtime = {"MAADD_RUNTIME_DIR": str(served.runtime)}
+    stored = served.instance.path.parent / "_auth/tokens.yaml"
+    good = stored.read_text()
+    stored.write_text("tokens: [")
+    done = served.maad("instance", "reload", f"--instance={served.instance.path}", **runtime)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["tokens"]["reloaded"] is False
+    assert "TOKENS_FILE_INVALID: the token registry was not taken over" in done.stderr
+    stored.write_text(good)
+    done = served.maad("instance", "reload", f"--instance={served.instance.path}", **runtime)
+    assert (done.returncode, json.loads(done.stdout)["tokens"]["reloaded"]) == (0, True)
+
+
+@pytest.mark.parametrize("command", ["status", "reload"])
+def test_a_stopped_server_is_named_as_such(served: Served, command: str) -> None:
+    pid = served.daemon.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        runtime = {"MAADD_RUNTIME_DIR": str(served.runtime)}
+        done = served.maad("instance", command, f"--instance={served.instance.path}", **runtime)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert done.returncode == 1
+    assert f"gives no answer: it is stopped: `kill -CONT {pid}` lets it go on" in done.stderr
+    assert "start it" not in done.stderr
 
 
 def test_a_reload_without_a_server_fails(tmp_path: Path) -> None:

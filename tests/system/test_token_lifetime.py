@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from daemon_bench import BIN, Client, Daemon, Instance, run
+
+from maadd.auth.timestamps import format_timestamp
 
 
 class Stream:
@@ -129,6 +132,23 @@ def test_the_life_of_a_token(instance: Instance, start: Any) -> None:
     assert events == ["token_issued", "token_rotated", "token_revoked"]
     actors = {line["actor_token_id"] for line in audited if line["msg"].startswith("token_")}
     assert actors == {listed["tokens"][0]["id"]}
+
+
+def test_a_token_ends_to_the_moment(instance: Instance, start: Any) -> None:
+    """Long before the server would look for idle sessions: it does so once a minute."""
+    daemon = start(instance, MAAD_WATCH="off", MAAD_TOKENS_POLL_MS="0")
+    port = daemon.wait_until_listening()
+    # A command finds the server of a project that is open.
+    bound(daemon, instance.token).ok("maad_summary")
+    ends = time.time() + 3
+    expires = format_timestamp(ends)
+    token = auth(instance, "issue-token", "--role=reader", "--projects=*", f"--expires={expires}")
+    client = bound(daemon, token)
+    stream = Stream(client, port)
+    assert b"data" not in stream.read_to_the_end()
+    assert time.time() >= ends - 0.002
+    assert client.post(PING)[0] == 401
+    assert '"reason":"expired"' in daemon.log
 
 
 def test_a_caller_that_ends_its_own_token_still_gets_its_answer(

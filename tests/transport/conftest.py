@@ -189,7 +189,7 @@ class RunningServer:
         )
         mcp_server = create_server(self.pipeline, version="1.2.3")
         add_prompts(mcp_server, self.state)
-        app = HttpApp(
+        app = self.app = HttpApp(
             state=self.state,
             settings=self.settings,
             tokens=self.tokens,
@@ -241,6 +241,10 @@ class RunningServer:
         response = self.request(body=INITIALIZE, token=token, headers=headers)
         assert response.status == 200, response
         return response.headers["mcp-session-id"]
+
+    def reading(self) -> int:
+        """How many requests wait for more of their bodies."""
+        return len(self.app._bodies._waiting)
 
     def later(self, seconds: float, action: Callable[[], Any]) -> None:
         """Call a function on the server's loop after a while."""

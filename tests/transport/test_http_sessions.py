@@ -227,6 +227,83 @@ def test_a_session_that_ends_while_a_body_comes_in_is_not_served(server, tokens)
     assert answer.startswith(b"HTTP/1.1 404 ")
 
 
+class HalfSent:
+    """A request of which the server has all but the end of its body."""
+
+    def __init__(self, server, token: str, *, chunked: bool = False) -> None:
+        self.connection = socket.create_connection(("127.0.0.1", server.port), timeout=15)
+        self.body = json.dumps(server.hello).encode()
+        length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(self.body)}"
+        begun = b"3\r\n" + self.body[:3] + b"\r\n" if chunked else self.body[:3]
+        before = server.reading()
+        self.connection.sendall(
+            f"POST /mcp HTTP/1.1\r\nHost: x\r\nAccept: */*\r\nAuthorization: Bearer {token}\r\n"
+            f"Content-Type: application/json\r\n{length}\r\n\r\n".encode()
+            + begun
+        )
+        while server.reading() == before:
+            pass
+
+    def read_all(self) -> bytes:
+        with self.connection:
+            return b"".join(iter(lambda: self.connection.recv(65_536), b""))
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_the_end_of_a_server_waits_for_no_body(start, tokens, chunked):
+    server = start()
+    half = HalfSent(server, tokens.admin, chunked=chunked)
+    later = socket.create_connection(("127.0.0.1", server.port), timeout=15)
+    server.request("GET", path="/healthz")
+    server.run(server.server.stop_accepting())
+    head, _, body = half.read_all().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 ")
+    for header in (
+        b"content-type: application/json",
+        b"connection: close",
+        b"no-store",
+        b"nosniff",
+    ):
+        assert header in head
+    assert json.loads(body)["errors"][0]["code"] == "SHUTTING_DOWN"
+    # A whole request on a connection that is there already is still answered.
+    with later:
+        later.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert later.recv(65_536).startswith(b"HTTP/1.1 200 ")
+    assert server.meter.refused["SHUTTING_DOWN", ""] == 1
+
+
+def test_what_runs_when_the_server_closes_is_told_so(start, tokens):
+    server = start()
+    body = json.dumps(server.tool_call("wait")).encode()
+    session = server.initialize(tokens.admin)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=15) as connection:
+        connection.sendall(
+            f"POST /mcp HTTP/1.1\r\nHost: x\r\nAccept: application/json\r\n"
+            f"Authorization: Bearer {tokens.admin}\r\nContent-Type: application/json\r\n"
+            f"Mcp-Session-Id: {session}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        assert server.pipeline.waiting.wait(10)
+        server.run(server.server.close(at_once=True))
+        answer = b"".join(iter(lambda: connection.recv(65_536), b""))
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b'"SHUTTING_DOWN"' in answer
+
+
+def test_a_token_that_dies_while_a_body_comes_in_is_turned_away_and_logged(start, doomed_tokens):
+    server = start()
+    doomed = doomed_tokens.registry.authenticate([f"Bearer {doomed_tokens.other}"]).token
+    half = HalfSent(server, doomed_tokens.other)
+    doomed_tokens.registry.revoke(doomed.id)
+    half.connection.sendall(half.body[3:])
+    assert half.connection.recv(65_536).startswith(b"HTTP/1.1 401 ")
+    half.connection.close()
+    (line,) = server.logged("auth_failure")
+    assert (line["reason"], line["token_id"]) == ("revoked", doomed.id)
+    assert server.meter.refused["UNAUTHORIZED", "revoked"] == 1
+
+
 def test_no_room_is_said_when_every_session_is_busy(start, tokens):
     server = start(session_max=1, session_max_per_token=1)
     session = server.initialize(tokens.admin)

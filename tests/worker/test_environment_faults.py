@@ -20,6 +20,7 @@ import pytest
 from crash_model import WRITE_TOOLS, Op, Script
 from crash_rounds import Answer, Base, Round
 
+from maadd.protocol.errors import MaadError
 from maadd_worker import failpoints
 
 REFUSALS = {"WRITE_ERROR", "DELETE_ERROR", "BACKEND_ERROR", "INDEX_FAILED"}
@@ -172,6 +173,9 @@ def test_a_full_disk_refuses_writes_whole_and_takes_them_later(
                 one.check_records()
             if not reply.ok:
                 refused += 1
+                for error in msgspec.json.decode(reply.body):
+                    assert error["code"] in {"WRITE_ERROR", "DELETE_ERROR"}, error
+                    assert error["details"]["errno"] == "ENOSPC", error
                 again = attempt(one, op)
                 assert again.ok, again.body
                 assert not msgspec.json.decode(again.body).get("failed")
@@ -197,6 +201,26 @@ def test_a_start_on_a_full_disk_serves_what_is_there(
         served = engine_class(root, "feed")
         assert served.ok("maad_get", docId="shp-19")["frontmatter"]["name"] == "Ada 19"
     served.ok("maad_update", docId="shp-19", fields={"name": "Bo"})
+    served.close()
+
+
+@pytest.mark.parametrize(("free", "what"), [(0, "the index"), (40_960, "journal.db")])
+def test_a_start_without_room_for_new_logs_says_so(
+    small_disk: Path | None, open_project: Any, engine_class: Any, free: int, what: str
+) -> None:
+    if small_disk is None:
+        return
+    stopped = open_project("feed")
+    stopped.ok("maad_create", docType="ship", fields={"name": "Ada"})
+    stopped.close()
+    root = small_disk / "project"
+    shutil.copytree(stopped.root, root, ignore=shutil.ignore_patterns("disk"))
+    with full(small_disk, free), pytest.raises(MaadError, match="free some space") as refused:
+        engine_class(root, "feed")
+    assert what in refused.value.message
+    assert (refused.value.code, refused.value.details) == ("BACKEND_ERROR", {"errno": "ENOSPC"})
+    served = engine_class(root, "feed")
+    assert served.ok("maad_get", docId="shp-ada")["version"] == 1
     served.close()
 
 

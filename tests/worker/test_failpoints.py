@@ -72,6 +72,29 @@ def test_what_is_no_failpoint_is_refused_by_name(open_project: Any, text: str) -
     assert failure.value.details == {"variable": VARIABLE, "value": text}
 
 
+@pytest.mark.parametrize("place", ["journal.begin", "index.begun", "index.member", "index.commit"])
+def test_a_write_without_room_is_refused_alike_at_every_step(open_project: Any, place: str) -> None:
+    project = open_project()
+    project.ok("maad_create", docType="ship", fields={"name": "A"})
+    many = [{"docType": "ship", "fields": {"name": name}} for name in ("B", "C")]
+    arm({VARIABLE: f"{place}=error:ENOSPC"})
+    for tool, args in (
+        ("maad_create", {"docType": "ship", "fields": {"name": "B"}}),
+        ("maad_update", {"docId": "shp-a", "fields": {"name": "B"}}),
+        ("maad_delete", {"docId": "shp-a"}),
+        ("maad_delete", {"docId": "shp-a", "mode": "hard"}),
+        ("maad_bulk_create", {"records": many, "atomic": True}),
+    ):
+        error = project.error(tool, **args)
+        assert (error["code"], error["details"]["errno"]) == ("WRITE_ERROR", "ENOSPC")
+        assert "free some space" in error["message"]
+    failed = project.ok("maad_bulk_create", records=many)["failed"]
+    assert [one["code"] for one in failed] == ["WRITE_ERROR", "WRITE_ERROR"]
+    arm({})
+    assert os.listdir(project.root / "ships") == ["shp-a.md"]
+    assert project.ok("maad_get", docId="shp-a")["version"] == 1
+
+
 def test_errors_come_at_every_time_or_at_one(monkeypatch: pytest.MonkeyPatch) -> None:
     arm({VARIABLE: "git.move=error:EIO;journal.begin=error:ENOSPC@2"})
     for _ in range(2):

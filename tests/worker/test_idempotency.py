@@ -37,6 +37,14 @@ def test_the_answer_survives_a_restart(open_project: Any) -> None:
     assert again.meta["original_request_id"] == first.request_id
 
 
+def test_an_index_that_takes_no_write_keeps_no_answer_back(open_project: Any) -> None:
+    project = open_project()
+    first = project.reply("maad_create", **ARGS)
+    project.index_trigger("BEFORE UPDATE ON idempotency BEGIN SELECT RAISE(ABORT, 'no room'); END")
+    again = project.reply("maad_create", **ARGS)
+    assert again.meta["original_request_id"] == first.request_id
+
+
 def test_two_calls_that_wait_together_run_once(open_project: Any) -> None:
     project = open_project()
     first, second = project.group(

@@ -11,6 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import apsw
@@ -40,6 +41,7 @@ from maadd_worker.gate import Gate
 from maadd_worker.history.backup import BackupContext, backup
 from maadd_worker.history.controller import HistoryController
 from maadd_worker.history.outcome import HistoryOutcome
+from maadd_worker.index.connection import backend_error
 from maadd_worker.index.empty_guard import has_no_file, may_have_lost, unindexed_files
 from maadd_worker.index.full_pass import PassSteps, run_steps
 from maadd_worker.index.layout import INDEX_PATH
@@ -54,7 +56,7 @@ from maadd_worker.outcome import Backlog, Outcome, boundary_audit
 from maadd_worker.read.context import ReadContext
 from maadd_worker.read.health import BACKUP_TAG_KEY
 from maadd_worker.read.record_cache import RecordCache
-from maadd_worker.read.tools import is_short, read
+from maadd_worker.read.tools import is_quick, read
 from maadd_worker.replies import failure_reply, reply_of
 from maadd_worker.schema.model import ModelRefresh, load_model, refresh_model, stale_files
 from maadd_worker.semantic.providers.embedder import Embedder
@@ -72,7 +74,6 @@ from maadd_worker.write.recovery import recover
 from maadd_worker.write.reindex import check_scope, reindex_outcome, reindex_steps
 
 _CACHE_BYTES = 32 * 1024 * 1024
-_encode = msgspec.json.encode
 
 
 class Engine:
@@ -245,9 +246,9 @@ class Engine:
         """A reader for one more thread; the caller closes it."""
         return self._semantic.prepare(self._index.reader())
 
-    def is_short(self, call: Call) -> bool:
+    def is_short(self, call: Call, reader: IndexReader) -> bool:
         """Whether the read is quick enough for the thread that takes messages."""
-        return is_short(call.tool, call.args)
+        return is_quick(reader, self._model.model, call.tool, call.args)
 
     def read(self, call: Call, reader: IndexReader) -> Reply:
         """Answer a read; domain failures are answers too."""
@@ -257,12 +258,12 @@ class Engine:
             args = check_arguments(TOOLS[call.tool], call.args)
             with reader.snapshot(), reader.deadline(call.deadline_ms / 1000):
                 reach("read.slow")
-                outcome = read(self._read_context(reader), call.tool, args)
+                outcome = read(self._read_context(call, reader), call.tool, args, call.args)
             return self._watching.advise(call.tool, outcome)
 
         return reply_of(call, answer)
 
-    def _read_context(self, reader: IndexReader) -> ReadContext:
+    def _read_context(self, call: Call, reader: IndexReader) -> ReadContext:
         return ReadContext(
             reader=reader,
             plans=self._plans(),
@@ -275,6 +276,7 @@ class Engine:
             keep_sweep=self._aftercare.keep_sweep,
             instructions=self._instructions,
             engine_report=self.health,
+            note=partial(self._watching.note, call.request_id),
             index_behind=self.jobs.running > 0,
             semantic=self._semantic.reads,
         )
@@ -372,8 +374,7 @@ class Engine:
         except (MaadError, MaadErrors) as failure:
             return failure_reply(call.request_id, failure)
         except apsw.Error as failure:
-            error = MaadError("BACKEND_ERROR", f"the index failed: {failure}")
-            return failure_reply(call.request_id, error)
+            return failure_reply(call.request_id, backend_error(failure, "used"))
 
     def _maintenance(self, call: Call) -> Outcome:
         args: Any = check_arguments(TOOLS[call.tool], call.args)
@@ -438,7 +439,7 @@ class Engine:
             last = {name: outcome.data[name] for name in ("tag", "sha", "createdAt")}
             # Only a remembered copy for health: the tag itself is in the repository.
             with contextlib.suppress(apsw.Error):
-                self._aftercare.keep_meta({BACKUP_TAG_KEY: _encode(last).decode()})
+                self._aftercare.keep_meta({BACKUP_TAG_KEY: msgspec.json.encode(last).decode()})
         return outcome
 
     def _refresh_instructions(self, call: Call, args: InstructionsArgs) -> Outcome:
@@ -520,9 +521,8 @@ class Engine:
     def connect_log(
         self, warn: Callable[..., None], info: Callable[..., None] | None = None
     ) -> None:
-        """Hand over what logs a warning and what logs something to know (its name, and members
-        by keyword); failed commits are logged too, also those since the start, and what the
-        start has to tell."""
+        """Hand over what logs a warning and what logs something to know, by name and members;
+        failed commits, and what the start has to tell, are logged too."""
         self._history.connect_log(warn)
         self._semantic.connect_log(warn)
         self._watching.warn = warn

@@ -9,6 +9,7 @@ import msgspec
 
 from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 from maadd.protocol.messages import Call, Reply
+from maadd_worker.index.connection import backend_error
 from maadd_worker.outcome import Outcome, with_warnings
 
 _encode = msgspec.json.encode
@@ -27,7 +28,7 @@ def reply_of(call: Call, answer: Callable[[], Outcome]) -> Reply:
             {"tool": call.tool, "limitMs": call.deadline_ms},
         )
     except apsw.Error as failure:
-        error = MaadError("BACKEND_ERROR", f"the index failed: {failure}")
+        error = backend_error(failure, "used")
     return failure_reply(call.request_id, error)
 
 

@@ -76,6 +76,10 @@ def _permissions(root: str, record_paths: list[str]) -> Check:
         path = os.path.join(backend, name)
         if os.path.exists(path) and not os.access(path, os.R_OK | os.W_OK):
             refused.append(f"_backend/{name}")
+    if refused and os.statvfs(root).f_flag & os.ST_RDONLY:
+        text = "the file system of the project is mounted read-only"
+        advice = "mount it for writing; history_mode: read serves it as it is"
+        return problem("permissions", text, advice)
     if refused:
         text = f"user {os.geteuid()} may not read and write {some(refused)}"
         return problem("permissions", text, "give them to the user that runs the server (chown)")

@@ -19,6 +19,7 @@ import msgspec
 
 from maadd.protocol.errors import MaadError
 from maadd_worker.disk.folders import make_folders
+from maadd_worker.disk.full_disk import FREE_SOME, is_full_disk
 from maadd_worker.disk.journal_import import read_reference_journal
 from maadd_worker.disk.log_room import is_cramped, log_room
 from maadd_worker.failpoints import reach_sqlite
@@ -322,14 +323,10 @@ class Journal:
     def _reported(self) -> Iterator[None]:
         try:
             yield
-        except apsw.FullError as failure:
-            raise MaadError(
-                "WRITE_ERROR",
-                f"the write journal has no room: {failure}; free some space on the disk of the "
-                "project",
-                {"errno": "ENOSPC"},
-            ) from failure
         except apsw.Error as failure:
+            if is_full_disk(failure):
+                text = f"the write journal has no room: {failure}; {FREE_SOME}"
+                raise MaadError("WRITE_ERROR", text, {"errno": "ENOSPC"}) from failure
             raise MaadError("BACKEND_ERROR", f"the write journal failed: {failure}") from failure
 
 
@@ -368,6 +365,9 @@ def _scalar(db: apsw.Connection, sql: str) -> str | int:
 
 def unusable(failure: apsw.Error) -> MaadError:
     """BACKEND_ERROR for a journal that cannot be opened: damaged, or kept from us."""
+    if is_full_disk(failure):
+        text = f"{JOURNAL_PATH} cannot be opened: {failure}; {FREE_SOME}"
+        return MaadError("BACKEND_ERROR", text, {"errno": "ENOSPC"})
     if not isinstance(failure, apsw.CorruptError | apsw.NotADBError):
         return MaadError("BACKEND_ERROR", f"{JOURNAL_PATH} cannot be opened: {failure}")
     return MaadError(

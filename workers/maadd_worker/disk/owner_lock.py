@@ -20,6 +20,7 @@ from maadd.protocol.ownership import (
 from maadd.protocol.process_identity import is_running
 from maadd_worker.disk.abandoned_lock import take_over
 from maadd_worker.disk.folders import make_folders
+from maadd_worker.disk.root import errno_name
 
 
 class OwnerLock:
@@ -118,5 +119,5 @@ def _cannot_lock(failure: OSError) -> MaadError:
         else "; check the permissions and the space of _backend/"
     )
     return MaadError(
-        "BACKEND_ERROR", f"cannot lock {LOCK_PATH}: {reason}{hint}", {"errno": failure.errno}
+        "BACKEND_ERROR", f"cannot lock {LOCK_PATH}: {reason}{hint}", {"errno": errno_name(failure)}
     )

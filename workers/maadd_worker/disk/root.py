@@ -91,7 +91,7 @@ class ProjectRoot:
             raise MaadError(
                 "FILE_READ_ERROR",
                 f"the project's folder cannot be opened: {os.strerror(failure.errno or 0)}; check "
-                "the path of the project in the instance file (it is relative to that file)",
+                "its path (one in an instance file is relative to that file)",
                 {"errno": errno_name(failure)},
             ) from None
 

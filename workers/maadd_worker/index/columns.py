@@ -29,6 +29,10 @@ _PREFIXES = 64
 _SHORTEST = 128
 """Values between two kept sets, at least."""
 
+_SPARSE = 12
+"""In a set with fewer than one in so many, to go from one to the next is the shorter way."""
+
+_AS_FLAGS = bytes.maketrans(b"01", b"\0\1")
 _SMALL_LETTERS = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
@@ -38,7 +42,9 @@ class Column:
     `rows` are (value, record) in the order of values.
     """
 
-    __slots__ = ("_bounds", "_keys", "_prefixes", "_records", "_starts", "_value_of")
+    __slots__ = (
+        "_bounds", "_everything", "_keys", "_prefixes", "_records", "_starts", "_value_of",
+    )  # fmt: skip
 
     def __init__(self, rows: Sequence[tuple[Key, int]]) -> None:
         self._keys: list[Key] = []
@@ -64,6 +70,7 @@ class Column:
             self._keys.append(last)
             self._value_of[record] = last
             bits[record >> 3] |= 1 << (record & 7)
+        self._everything = int.from_bytes(bits, "little")
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -75,7 +82,7 @@ class Column:
 
     def everything(self) -> int:
         """The records that have a value."""
-        return self._before(len(self._keys))
+        return self._everything
 
     def passing(self, part: Part) -> int:
         """The records whose value passes one operator."""
@@ -132,6 +139,7 @@ class Column:
     def _shift(self, key: Key, record: int, by: int) -> None:
         """Take a value into the sets behind it, or out of them."""
         bit = 1 << record
+        self._everything ^= bit
         for number in range(bisect_right(self._bounds, key), len(self._bounds)):
             self._starts[number] += by
             self._prefixes[number] ^= bit
@@ -140,10 +148,16 @@ class Column:
         return self._before(low) ^ self._before(high) if low < high else 0
 
     def _before(self, place: int) -> int:
-        """The records of all values before a place of the order."""
+        """The records of all values before a place of the order, from the nearest kept set."""
         number = bisect_right(self._starts, place) - 1
-        start, known = (self._starts[number], self._prefixes[number]) if number >= 0 else (0, 0)
-        return known | _bits(self._records[start:place])
+        start, before = (self._starts[number], self._prefixes[number]) if number >= 0 else (0, 0)
+        if number + 1 < len(self._starts):
+            end, behind = self._starts[number + 1], self._prefixes[number + 1]
+        else:
+            end, behind = len(self._records), self._everything
+        if place - start <= end - place:
+            return before | _bits(self._records[start:place])
+        return behind ^ _bits(self._records[place:end])
 
 
 class ListColumn:
@@ -187,8 +201,11 @@ class ListColumn:
 
 def members(bits: int) -> list[int]:
     """The records of a set, in order."""
+    end = bits.bit_length()
+    if bits.bit_count() * _SPARSE > end:
+        return list(compress(range(end), flags(bits, end)))
     found: list[int] = []
-    words = (bits.bit_length() + 63) // 64
+    words = (end + 63) // 64
     for place, word in enumerate(struct.unpack(f"<{words}Q", bits.to_bytes(words * 8, "little"))):
         rest = word
         while rest:
@@ -198,9 +215,17 @@ def members(bits: int) -> list[int]:
     return found
 
 
+def flags(bits: int, records: int) -> bytes:
+    """A byte for each record, 1 for those of the set."""
+    # Python writes the digits of two in one pass, the lowest last.
+    return f"{bits:0{records}b}".encode().translate(_AS_FLAGS)[::-1]
+
+
 def _bits(records: Sequence[int]) -> int:
     """The set of some records."""
-    bits = bytearray(max(records, default=0) // 8 + 1)
+    if not records:
+        return 0
+    bits = bytearray(max(records) // 8 + 1)
     for record in records:
         bits[record >> 3] |= 1 << (record & 7)
     return int.from_bytes(bits, "little")

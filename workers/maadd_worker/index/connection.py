@@ -9,6 +9,7 @@ from urllib.parse import quote
 import apsw
 
 from maadd.protocol.errors import MaadError
+from maadd_worker.disk.full_disk import FREE_SOME, is_full_disk
 
 BUSY_TIMEOUT_MS = 5000
 WRITER_CACHE_KIB = 8192
@@ -102,15 +103,11 @@ def cut_log_alone(path: str) -> None:
 
 
 def backend_error(error: Exception, doing: str) -> MaadError:
-    """BACKEND_ERROR for an SQLite failure; `doing` completes "the index could not be ..."."""
-    advice = ""
+    """BACKEND_ERROR for an SQLite failure, on a full disk with its `errno`; `doing` completes
+    "the index could not be ..."."""
+    text = f"the index could not be {doing}: {error}"
+    if is_full_disk(error):
+        return MaadError("BACKEND_ERROR", f"{text}; {FREE_SOME}", {"errno": "ENOSPC"})
     if isinstance(error, (apsw.CorruptError, apsw.NotADBError)):
-        advice = "; it is damaged: stop the server, delete _backend/maad.db and run `maad reindex`"
-    elif isinstance(error, apsw.FullError) or _needs_room(error):
-        advice = "; free some space on the disk of the project"
-    return MaadError("BACKEND_ERROR", f"the index could not be {doing}: {error}{advice}")
-
-
-def _needs_room(error: Exception) -> bool:
-    """Whether an I/O error says that the file which connections share could not be made."""
-    return getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
+        text += "; it is damaged: stop the server, delete _backend/maad.db and run `maad reindex`"
+    return MaadError("BACKEND_ERROR", text)

@@ -220,6 +220,7 @@ SELECT documents, generation,
         WHERE f.doc_type = c.doc_type AND f.model_fingerprint = ?)
 FROM type_counts c WHERE doc_type = ?
 """
+_GENERATION = "SELECT coalesce(sum(generation), 0) FROM type_counts"
 _ALL_STATE = "SELECT sum(documents), sum(generation) FROM type_counts"
 
 
@@ -253,6 +254,12 @@ def read_counters(connection: apsw.Connection) -> Counters:
 def read_inventory(connection: apsw.Connection, limit: int) -> list[SubtypeCount]:
     """The most frequent kinds of objects; ties by primitive, then subtype."""
     return [SubtypeCount(*row) for row in connection.execute(_INVENTORY, (limit,))]
+
+
+def read_generation(connection: apsw.Connection) -> int:
+    """A number that grows with every change of any record."""
+    found: int = connection.execute(_GENERATION).get
+    return found
 
 
 def read_type_state(

@@ -98,7 +98,11 @@ def few_values(
     if isinstance(known, list):
         return known
     grams, era = _grams(text), generation // _CHANGES_PER_GUESS
-    if not grams or min(_guess(reader, gram, era) for gram in grams) > _MOST_READ:
+    if (
+        not grams
+        or reader.recall(("many", *key), era) is not None
+        or min(_guess(reader, gram, era) for gram in grams) > _MOST_READ
+    ):
         return None
     match = " AND ".join(_rarest(reader, grams, era))
     sql = f"""
@@ -109,6 +113,7 @@ def few_values(
     rows = reader.connection.execute(sql, (match, subtype, text, most + 1))
     values = [value for (value,) in rows]
     if len(values) > most:
+        reader.remember(("many", *key), era, True)
         return None
     reader.remember(key, generation, values, cost=1 + len(values))
     return values

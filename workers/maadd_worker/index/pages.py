@@ -22,6 +22,7 @@ from maadd_worker.index.layout import ALONE
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.reader import IndexReader
 from maadd_worker.index.scope import ONE_OF, PRESENT, Scope, candidates, record_tests
+from maadd_worker.index.selections import Selection
 from maadd_worker.index.sorting import Sort
 
 _SAMPLE = 1000
@@ -60,13 +61,24 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class _Matches(msgspec.Struct, frozen=True):
-    """How many records match, the place of the filter that narrows best (None: no filter), and
-    whether it alone leaves few. `doc_ids` are those of all matches, where they are known."""
+    """How many records match, the place of the filter that narrows best (None: unknown), and
+    whether it alone leaves few. `doc_ids` or `selection` are all matches, where they are known."""
 
     total: int
     driver: int | None
     few: bool = False
     doc_ids: tuple[str, ...] | None = None
+    selection: Selection | None = None
+
+    def ids(self) -> Sequence[str] | None:
+        """The ids of all matches, in no particular order, where they are known."""
+        return self.doc_ids if self.selection is None else self.selection.ids()
+
+    @property
+    def cost(self) -> int:
+        """What it takes to remember this; a short tuple has as many bytes as 512 bits."""
+        bits = 0 if self.selection is None else self.selection.bits.bit_length()
+        return 1 + len(self.doc_ids or ()) + bits // 512
 
 
 def count_matches(reader: IndexReader, scope: Scope, fingerprint: str) -> int:
@@ -88,8 +100,8 @@ def list_matches(
         matches = _matches(reader, scope, state, fingerprint)
         if matches.total > most:
             return None
-        if matches.doc_ids is not None:
-            return list(matches.doc_ids)
+        if (known_ids := matches.ids()) is not None:
+            return list(known_ids)
         key = ("ids", scope.sql, scope.params)
         known = reader.recall(key, state.generation)
         if isinstance(known, list):
@@ -158,7 +170,7 @@ def _positions(
     steps = float(offset + limit + 1)
     if on_path is None or len(scope.conditions) > 1:
         steps *= state.documents / matches.total
-    if in_order and (matches.driver is None or steps <= _SHORT_WALK):
+    if in_order and (not scope.conditions or steps <= _SHORT_WALK):
         return _page(reader, *_walk(scope, sort, on_path, after), limit, offset)
     if matches.total <= _LISTED:
         listed = _listed(reader, scope, sort, matches, state.generation)
@@ -185,20 +197,27 @@ def _matches(reader: IndexReader, scope: Scope, state: TypeState, fingerprint: s
     known = reader.recall(key, state.generation)
     if isinstance(known, _Matches):
         return known
+    selections, connection = reader.selections, reader.connection
+    if len(scope.conditions) > 1:
+        selection = selections.select(connection, scope, state, fingerprint, ready=True)
+        if selection is not None:
+            found = _Matches(selection.total, None, selection=selection)
+            reader.remember(key, state.generation, found, cost=found.cost)
+            return found
     driver, rows = _most_selective(reader, scope)
     few, selection = rows <= _FEW, None
     if not few:
-        selection = reader.selections.select(reader.connection, scope, state, fingerprint)
+        selection = selections.select(connection, scope, state, fingerprint)
     if selection is None and rows < _SAMPLE and rows * _SPARSE <= state.documents:
         doc_ids = tuple(_ids(reader, scope, driver, few=few))
         found = _Matches(len(doc_ids), driver, few, doc_ids)
     elif selection is None:
         found = _Matches(_count(reader, scope, driver, few=few), driver, few)
     elif selection.total <= _LISTED:
-        found = _Matches(selection.total, driver, doc_ids=tuple(selection.ids()))
+        found = _Matches(selection.total, driver, selection=selection)
     else:
         found = _Matches(selection.total, driver)
-    reader.remember(key, state.generation, found, cost=1 + len(found.doc_ids or ()))
+    reader.remember(key, state.generation, found, cost=found.cost)
     return found
 
 
@@ -304,14 +323,12 @@ def _gather(
     params: list[Any] = []
     driver = matches.driver
     listed, values = "", list[Any]()
-    if matches.doc_ids is not None:
-        listed, values = (
-            "FROM (SELECT value AS doc_id FROM json_each(?)) v",
-            [_json(matches.doc_ids)],
-        )
+    doc_ids = matches.ids()
+    if doc_ids is not None:
+        listed, values = "FROM (SELECT value AS doc_id FROM json_each(?)) v", [_json(doc_ids)]
     elif driver is not None:
         listed, values = candidates(scope.conditions[driver], scope.doc_type)
-    if driver is not None and (sort.is_field or not columns):
+    if listed and (sort.is_field or not columns):
         # Rows of values exist for live records of the type only.
         source, where = f"(SELECT DISTINCT v.doc_id {listed}) d", "1"
         source_params.extend(values)
@@ -319,7 +336,7 @@ def _gather(
         if scope.doc_type is not None:
             where += " AND d.doc_type = ?"
             params.append(scope.doc_type)
-        if driver is not None:
+        if listed:
             where += f" AND d.doc_id IN (SELECT v.doc_id {listed})"
             params.extend(values)
     if sort.is_field:
@@ -334,7 +351,7 @@ def _gather(
         columns = [f"ifnull(s.{rank}, 0)", f"ifnull(s.{value}, {empty})"]
     columns.append("d.doc_id")
     tests, tested = "", list[Any]()
-    if matches.doc_ids is None:
+    if doc_ids is None:
         tests, tested = record_tests(
             scope.conditions, "d.doc_id", scope.doc_type, known=driver, few=matches.few
         )

@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from maadd_worker.index.columns import Column, Held, Key, ListColumn, held_by, members
+from maadd_worker.index.columns import Column, Held, Key, ListColumn, flags, held_by, members
 from maadd_worker.index.counters import TypeState, read_type_state
 from maadd_worker.index.documents import read_meta
 from maadd_worker.index.layout import ALONE, NUMBER_KNOWN
@@ -67,8 +67,6 @@ WHERE v.doc_type = ? AND v.present = 1
 _PATIENCE_S = 0.5
 """Columns are waited for so long before a walk of the index is begun instead."""
 
-_AS_FLAGS = bytes.maketrans(b"01", b"\0\1")
-
 ColumnKey = tuple[str, bool]
 """Name of a field, and whether the column holds its numbers instead of its texts."""
 
@@ -107,9 +105,16 @@ class Selections:
         self._types: dict[str, _TypeColumns] = {}
 
     def select(
-        self, connection: apsw.Connection, scope: Scope, state: TypeState, fingerprint: str
+        self,
+        connection: apsw.Connection,
+        scope: Scope,
+        state: TypeState,
+        fingerprint: str,
+        *,
+        ready: bool = False,
     ) -> Selection | None:
-        """The records of a scope of one type; None when columns cannot tell, or not yet.
+        """The records of a scope of one type; None when columns cannot tell, or not yet. With
+        `ready` only what is there already is asked, and nobody is waited for.
 
         Inside a snapshot of the connection, of which `state` is; `fingerprint` is the type's.
         """
@@ -119,7 +124,12 @@ class Selections:
             own = state.generation
             if scope.reaches_out:
                 own = read_type_state(connection, columns.doc_type, fingerprint).generation
-            if not columns.are_worth_making() or not columns.follow(connection, own):
+            if ready:
+                if not all(map(columns.is_ready, scope.conditions)):
+                    return None
+            elif not columns.are_worth_making():
+                return None
+            if not columns.follow(connection, own):
                 return None
             return columns.select(connection, scope.conditions, state.generation)
 
@@ -194,6 +204,19 @@ class _TypeColumns:
         self._asked += 1
         return self._asked > _ASKED
 
+    def is_ready(self, condition: Condition) -> bool:
+        """Whether the condition can be told without a walk of an index."""
+        if condition.behind or condition in self._kept:
+            return not condition.behind
+        if _searches_texts(condition):
+            return False
+        wanted = {part.numeric for part in condition.parts}
+        if condition.excluded or not wanted:
+            wanted.add(False)
+        return all(
+            isinstance(self._columns.get((condition.field, numeric)), Column) for numeric in wanted
+        )
+
     def is_ahead_of(self, generation: int) -> bool:
         """Whether the columns hold what a snapshot of that generation must not see."""
         return generation < self._generation
@@ -242,8 +265,7 @@ class _TypeColumns:
         mask = None
         if conditions:
             bits = self.select(connection, conditions, everywhere).bits
-            # Python writes the digits of two in one pass, the lowest last.
-            mask = f"{bits:0{len(self._doc_ids)}b}".encode().translate(_AS_FLAGS)[::-1]
+            mask = flags(bits, len(self._doc_ids))
         found: list[list[Held]] = []
         for column in columns:
             if column is None:

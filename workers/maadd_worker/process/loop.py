@@ -185,7 +185,7 @@ class WorkerLoop:
         elif call.is_write or call.tool in _QUEUED_READS:
             if not self._writes.offer(call):
                 self._send(queue_full(call, self._config.settings.worker_queue))
-        elif engine.is_short(call):
+        elif engine.is_short(call, self._reader):
             self._send(answer_read(engine, call, self._reader, self._log))
         elif not self._reads.offer(call):
             self._send(queue_full(call, self._config.settings.worker_queue))

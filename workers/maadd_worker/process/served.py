@@ -74,7 +74,7 @@ class ServedEngine(Protocol[ReaderT]):
         """The answer; domain failures are answers, not exceptions."""
         ...
 
-    def is_short(self, call: Call) -> bool:
+    def is_short(self, call: Call, reader: ReaderT) -> bool:
         """Whether the read is quick enough to run between two messages."""
         ...
 

@@ -10,7 +10,7 @@ import msgspec
 from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import HistorySettings, WorkerSettings
 from maadd_worker.disk.root import ProjectRoot
-from maadd_worker.index.counters import read_type_state
+from maadd_worker.index.counters import read_generation
 from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.store import DocumentRow, IndexReader
 from maadd_worker.instructions.files import InstructionFiles
@@ -46,6 +46,8 @@ class ReadContext(msgspec.Struct, frozen=True):
     instructions: InstructionFiles
     engine_report: Callable[[], dict[str, Any]]
     """The engine's part of `maad_health`."""
+    note: Callable[..., None]
+    """Logs something to know of this call: its name, and members by keyword."""
     semantic: SemanticReads | None = None
     """None without a semantic index that can be asked."""
     index_behind: bool = False
@@ -57,7 +59,7 @@ class ReadContext(msgspec.Struct, frozen=True):
 
     def generation(self) -> int:
         """A number that grows with every change of any record."""
-        return read_type_state(self.reader.connection, None, "").generation
+        return read_generation(self.reader.connection)
 
     def live_row(self, doc_id: str) -> DocumentRow:
         """The live record's row; FILE_NOT_FOUND names the id and where to look."""

@@ -6,6 +6,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
+from maadd_worker.index.counters import read_generation
+from maadd_worker.index.reader import IndexReader
 from maadd_worker.outcome import Advice, Outcome
 from maadd_worker.read.aggregate import aggregate
 from maadd_worker.read.audit import audit
@@ -26,6 +30,7 @@ from maadd_worker.read.semantic_search import semantic_search
 from maadd_worker.read.summary import summary
 from maadd_worker.read.validate import validate_stored
 from maadd_worker.read.verify import find_orphans, verify
+from maadd_worker.schema.model import Model
 
 ReadTool = Callable[[ReadContext, Any], Outcome]
 
@@ -68,6 +73,9 @@ SHORT_READS = frozenset(
 )
 """Tools that an index or one file bounds; of their calls, `is_short` tells the quick ones."""
 
+RECALLED_READS = frozenset({"maad_aggregate", "maad_search"})
+"""Tools that are quick where the index has not changed since the same was asked."""
+
 _BOUND_TO_INDEX = READ_TOOLS.keys() - {
     "maad_scan",
     "maad_history",
@@ -92,9 +100,24 @@ def is_short(tool: str, arguments: Mapping[str, Any]) -> bool:
     return tool in SHORT_READS and depth != "full" and (tool != "maad_query" or depth == "hot")
 
 
-def read(context: ReadContext, tool: str, args: Any) -> Outcome:
-    """Answer one read, and tell when the index it rests on is behind (spec 02 §1.2)."""
+def _asked(tool: str, arguments: Mapping[str, Any]) -> tuple[str, str, bytes]:
+    return ("asked", tool, msgspec.json.encode(arguments))
+
+
+def is_quick(reader: IndexReader, model: Model, tool: str, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call is short, or its answer known since the same was asked of the same index."""
+    if tool not in RECALLED_READS:
+        return is_short(tool, arguments)
+    known = reader.recall(_asked(tool, arguments), read_generation(reader.connection))
+    return known is model
+
+
+def read(context: ReadContext, tool: str, args: Any, given: Mapping[str, Any]) -> Outcome:
+    """Answer one read, and tell when the index it rests on is behind (spec 02 §1.2); `given` are
+    the arguments as they came."""
     outcome = READ_TOOLS[tool](context, args)
+    if tool in RECALLED_READS:
+        context.reader.remember(_asked(tool, given), context.generation(), context.model)
     if not context.index_behind or tool not in _BOUND_TO_INDEX:
         return outcome
     return Outcome(

@@ -20,6 +20,7 @@ from maadd_worker.disk.journal import Journal, JournalEntry, new_entry_id
 from maadd_worker.disk.publish import Staged, discard, fsync_dirs
 from maadd_worker.failpoints import reach, reach_sqlite
 from maadd_worker.history.outcome import encode_request
+from maadd_worker.index.connection import backend_error
 from maadd_worker.index.document import index_document
 from maadd_worker.index.former_paths import forget_former_paths, former_paths, who_left
 from maadd_worker.index.store import DocumentRow
@@ -182,8 +183,7 @@ def _index_all(
             reach_sqlite("index.commit")
     except apsw.Error as failure:
         # Nothing of the group is in the index, so nothing of it may stay on the disk.
-        error = MaadError("BACKEND_ERROR", f"the index could not be written: {failure}")
-        _take_back_all(context, done, error)
+        _take_back_all(context, done, backend_error(failure, "written"))
     except (MaadError, MaadErrors) as failure:
         _take_back_all(context, done, failure)
     else:
@@ -263,15 +263,18 @@ def _failed(one: Execution, failure: MaadError | MaadErrors, *, written: bool = 
     path = one.plan.change.path if one.plan.change is not None else None
     errors = []
     for error in errors_of(failure):
-        details = dict(error.details or {})
-        if written or error.code == "BACKEND_ERROR":
+        code, details = error.code, dict(error.details or {})
+        if written or code == "BACKEND_ERROR":
             details |= {"docId": one.plan.doc_id, "filePath": path, "fileWritten": written}
         if written:
             if one.plan.keeps_file:
                 details["writeOutcome"] = "unknown_reconcile"
             details["indexed"] = False
             details["recoveryHint"] = "run maad_reindex once the index can be written again"
-        errors.append(MaadError(error.code, error.message, details or None))
+        if code == "BACKEND_ERROR" and details.get("errno") == "ENOSPC":
+            # Whichever file of a write finds no room, it is the same refusal.
+            code = "WRITE_ERROR"
+        errors.append(MaadError(code, error.message, details or None))
     return msgspec.structs.replace(one, errors=tuple(errors), change=None, stays=written)
 
 

@@ -102,7 +102,9 @@ class AnswerStore:
                 "IDEMPOTENCY_KEY_REUSED",
                 "this idempotencyKey was used for a call with other arguments; take a new key",
             )
-        execute(_TOUCH, (now_ms, scope.principal, scope.tool, scope.key))
+        # An answer is given again also when a full disk does not let us note that it was.
+        with contextlib.suppress(apsw.Error):
+            execute(_TOUCH, (now_ms, scope.principal, scope.tool, scope.key))
         stored = msgspec.json.decode(result, type=_Result)
         return StoredAnswer(
             stored.data,

@@ -22,6 +22,7 @@ from maadd.protocol.roles import Role
 from maadd.protocol.tools import TOOLS
 from maadd.protocol.validation import check_arguments
 from maadd_worker.disk.journal import Journal
+from maadd_worker.index.connection import backend_error
 from maadd_worker.outcome import Outcome, with_warnings
 from maadd_worker.replies import failure_reply
 from maadd_worker.write.admission import Admission, scope_of
@@ -52,8 +53,7 @@ def run_bulk(admission: Admission, journal: Journal, call: Call) -> BulkEnd | No
     except (MaadError, MaadErrors) as failure:
         admission.deliver(failure_reply(call.request_id, failure))
     except apsw.Error as failure:
-        error = MaadError("BACKEND_ERROR", f"the index failed: {failure}")
-        admission.deliver(failure_reply(call.request_id, error))
+        admission.deliver(failure_reply(call.request_id, backend_error(failure, "used")))
     return None
 
 
