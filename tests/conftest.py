@@ -29,7 +29,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def log_into() -> Callable[[list[dict[str, Any]]], Any]:
     """`log_into(events)`: a logger whose lines from level info on go into that list."""
     return _log_into

@@ -23,6 +23,8 @@ def check_bootable(
                 "LEGACY_BEARER_REMOVED",
                 f"MAAD_AUTH_TOKEN and --auth-token no longer authenticate anybody; {_HINT}",
             )
-        raise MaadError("TOKENS_FILE_MISSING", f"there is no token registry; {_HINT}")
+        raise MaadError(
+            "TOKENS_FILE_MISSING", f"there is no token registry at {registry.path}; {_HINT}"
+        )
     if registry.counts(now).active == 0:
-        raise MaadError("TOKENS_FILE_EMPTY", f"the token registry holds no active token; {_HINT}")
+        raise MaadError("TOKENS_FILE_EMPTY", f"no token of {registry.path} is active; {_HINT}")

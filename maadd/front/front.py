@@ -173,7 +173,7 @@ class Front:
         sessions = make_sessions(
             settings, counts, limiter, pool, self._audit, self._meter, self._log
         )
-        self._changes = ChangeNotifier(state, sessions, self._live_token)
+        self._changes = ChangeNotifier(state, sessions, self._live_token, self._log)
         self._follower = self._make_follower(sessions)
         reloader = self._reloader = Reloader(
             state=state,

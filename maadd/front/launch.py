@@ -56,4 +56,6 @@ def launch(settings: Settings, instance: Instance) -> Launched:
     )
     spawner = Spawner(runtime.path)
     spawner.warm()
-    return Launched(stdio, inherited, runtime, spawner, open_sink(_STDERR))
+    return Launched(
+        stdio, inherited, runtime, spawner, open_sink(_STDERR, pretty=settings.log_pretty)
+    )

@@ -177,12 +177,19 @@ def choose_evictions(gauge: PressureGauge, idle: Sequence[IdleWorker]) -> list[s
 
 
 async def watch_memory(
-    gauge: PressureGauge, pool: WorkerPool, read_cgroup: ReadCgroup, log: FilteringBoundLogger
+    gauge: PressureGauge,
+    pool: WorkerPool,
+    read_cgroup: ReadCgroup,
+    log: FilteringBoundLogger,
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Sample for ever, once per interval; log alarms and close idle workers under pressure."""
+    """Sample for ever, once per interval; log alarms and close idle workers under pressure.
+
+    `clock` is monotonic seconds; the cooldown between two alarms follows it.
+    """
     while gauge.limits.interval_ms > 0:
         sample = take_sample(pool, read_cgroup)
-        alarm = gauge.take(sample, now=time.monotonic(), wall=time.time())
+        alarm = gauge.take(sample, now=clock(), wall=time.time())
         if alarm is not None:
             _log_alarm(gauge, alarm, log)
         chosen = choose_evictions(gauge, pool.idle_workers())

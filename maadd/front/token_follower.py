@@ -115,7 +115,7 @@ class TokenFollower:
             counts = await asyncio.to_thread(registry.reload)
             self._log.info("tokens_reload", total=counts.total, active=counts.active)
             self._audit_changes(before, registry.records())
-        closed = self._sessions.close_dead_tokens(registry.death_of, keep=keep)
+        closed = self.close_dead(keep)
         return TokensReloaded(True, counts.total, counts.active, closed)
 
     async def try_reload(self, keep: Session | None = None) -> TokensReloaded:
@@ -134,9 +134,12 @@ class TokenFollower:
         visible = [record for record in self._registry.records() if sees(requester, record)]
         return len(visible), sum(token_state(record, now) == "active" for record in visible)
 
-    def close_dead(self, keep: Session | None) -> None:
-        """Close the sessions of tokens that a change of our own ended, all but `keep`."""
-        self._sessions.close_dead_tokens(self._registry.death_of, keep=keep)
+    def close_dead(self, keep: Session | None) -> int:
+        """Close the sessions of tokens that the registry knows as dead, all but `keep`; how
+        many. The others end when it says so now."""
+        closed = self._sessions.close_dead_tokens(self._registry.death_of, keep=keep)
+        self._sessions.follow_expiries(self._registry.find)
+        return closed
 
     def audit_expiries(self, now: float) -> None:
         """One audit line for each token that expired since the last time, until `now` (epoch

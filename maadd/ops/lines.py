@@ -1,4 +1,4 @@
-"""JSON lines: encoding, and the way to standard error."""
+"""Log lines: encoding, and the way to standard error."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from maadd.protocol.line_sink import LineSink
+from maadd.protocol.pretty_line import pretty_line
 
 _encoder = msgspec.json.Encoder()
 
@@ -20,14 +21,18 @@ def encode_line(members: dict[str, Any]) -> bytes:
         return _encoder.encode(_encodable(members)) + b"\n"
 
 
-def open_sink(descriptor: int) -> LineSink:
+def open_sink(descriptor: int, *, pretty: bool = False) -> LineSink:
     """A sink that tells in a line of the ops channel how many lines it had to drop."""
-    return LineSink(descriptor, _loss_line)
+    return LineSink(descriptor, _pretty_loss_line if pretty else _loss_line)
 
 
 def _loss_line(lines: int) -> bytes:
     moment = int(time.time() * 1000)
     return encode_line({"level": 40, "time": moment, "lines": lines, "msg": "log_lines_dropped"})
+
+
+def _pretty_loss_line(lines: int) -> bytes:
+    return pretty_line(40, "log_lines_dropped", {"lines": lines})
 
 
 def _encodable(value: Any) -> Any:

@@ -27,6 +27,7 @@ from structlog.typing import EventDict, FilteringBoundLogger
 from maadd.ops.lines import encode_line, open_sink
 from maadd.ops.redaction import scrub_members, scrub_text
 from maadd.protocol.line_sink import LineSink
+from maadd.protocol.pretty_line import pretty_line
 
 STDERR = 2
 
@@ -36,13 +37,6 @@ OpsLogger = FilteringBoundLogger
 Severity = Literal["fatal", "error", "degraded", "best_effort", "info"]
 
 _NUMBERS = {"debug": 20, "info": 30, "warning": 40, "error": 50, "critical": 60}
-_LABELS = {
-    "debug": "DEBUG",
-    "info": "INFO",
-    "warning": "WARN",
-    "error": "ERROR",
-    "critical": "FATAL",
-}
 _THRESHOLDS = {
     "trace": logging.DEBUG,
     "debug": logging.DEBUG,
@@ -186,14 +180,15 @@ def _json_renderer() -> Callable[[object, str, EventDict], bytes]:
 
 def _render_pretty(_logger: object, method: str, event: EventDict) -> bytes:
     line = _fill({}, event)
-    moment = time.strftime("%H:%M:%S")
-    error = line.pop("err", {})
+    error = line.pop("err", None)
     message = line.pop("msg")
-    fields = "".join(f" {key}={value}" for key, value in line.items() if key != "event")
-    text = f"{moment} {_LABELS[method]:5} {message}{fields}\n"
+    line.pop("event", None)
+    text = pretty_line(_NUMBERS[method], message, line)
     if error:
-        text += f"{error['stack']}{error['type']}: {error['message']}\n"
-    return text.encode("utf-8", "backslashreplace")
+        text += f"{error['stack']}{error['type']}: {error['message']}\n".encode(
+            "utf-8", "backslashreplace"
+        )
+    return text
 
 
 def _fill(line: dict[str, Any], event: EventDict) -> dict[str, Any]:

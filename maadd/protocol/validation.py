@@ -51,7 +51,9 @@ def decode_arguments(tool: str, raw: object) -> Arguments:
 def check_arguments(spec: ToolSpec, raw: object) -> Arguments:
     """As `decode_arguments`, for a tool already looked up."""
     expected = spec.arguments
-    if type(raw) is dict and None not in raw.values() and not _has_nested_members(expected):
+    if type(raw) is dict and not (
+        _holds_null(raw) if _has_nested_members(expected) else None in raw.values()
+    ):
         try:
             return msgspec.convert(raw, expected)
         except (msgspec.ValidationError, UnicodeEncodeError):
@@ -122,6 +124,15 @@ def _described(expected: type[Arguments]) -> mi.StructType:
 def _has_nested_members(expected: type[Arguments]) -> bool:
     """Whether arguments hold Structs, inside which a null could hide."""
     return any(_holds_struct(member.type) for member in _described(expected).fields)
+
+
+def _holds_null(value: object) -> bool:
+    """Whether a null is anywhere in it."""
+    if type(value) is dict:
+        return any(map(_holds_null, value.values()))
+    if type(value) is list:
+        return any(map(_holds_null, value))
+    return value is None
 
 
 def _holds_struct(described: mi.Type) -> bool:

@@ -24,6 +24,11 @@ class NoticeQueue:
         self._closed = False
 
     @property
+    def limit(self) -> int:
+        """How many notices may wait."""
+        return self._limit
+
+    @property
     def reading(self) -> bool:
         """Whether a stream is open to take what is offered."""
         return self._reading

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
+from structlog.typing import FilteringBoundLogger
 
 from maadd.auth.record import TokenRecord
 from maadd.auth.timestamps import format_timestamp
 from maadd.config.instance import Instance, ProjectConfig
+from maadd.ops.logs import log_engine
 from maadd.protocol.messages import RESYNC, Event
 from maadd.sessions.binding import role_on
 from maadd.sessions.record_uri import RecordUri
@@ -92,7 +94,7 @@ class ChangeNotifier:
     """Takes the events of all projects and fills the queues of subscribed sessions.
 
     Belongs to the event loop. A session without an open stream misses events; one whose queue
-    is full gets a single `resync` for each project it lost events of.
+    is full gets a single `resync` for each project it lost events of, and the log a line.
     """
 
     def __init__(
@@ -100,12 +102,14 @@ class ChangeNotifier:
         state: FrontState,
         sessions: Iterable[Session],
         live_token: LiveToken,
+        log: FilteringBoundLogger,
         *,
         window_s: float = WINDOW_S,
     ) -> None:
         self._state = state
         self._sessions = sessions
         self._live_token = live_token
+        self._log = log
         self._window_s = window_s
         self._projects: dict[str, _Gathering] = {}
 
@@ -149,6 +153,7 @@ class ChangeNotifier:
             for event, notice in notices:
                 if wants(session, project, event) and not session.notices.offer(notice, project):
                     # Whoever polls now sees the rest of these changes as well.
+                    self._log_overflow(session, project)
                     self._resync(session, project)
                     break
 
@@ -168,6 +173,18 @@ class ChangeNotifier:
             seq = self._projects[lost].told
             params = _UpdateParams(str(RecordUri(lost)), RESYNC, lost, now, seq)
             session.notices.insist(msgspec.json.encode(_Message(UPDATED, params)), lost)
+
+    def _log_overflow(self, session: Session, project: str) -> None:
+        log_engine(
+            self._log,
+            "best_effort",
+            "notify",
+            "deliver",
+            "a client does not take its notifications in time; it is told to poll",
+            session_id=session.id,
+            project=project,
+            limit=session.notices.limit,
+        )
 
     def _may_hear(self, session: Session, project: ProjectConfig) -> bool:
         """Whether the session listens, asked for anything, and may still read the project."""

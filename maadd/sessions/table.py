@@ -20,6 +20,8 @@ from maadd.sessions.session import Binding, CloseReason, Session
 Clock = Callable[[], float]
 OnOpen = Callable[[Session], None]
 OnClose = Callable[[Session, CloseReason], None]
+LiveToken = Callable[[str], TokenRecord | None]
+"""The record that a token id has in the registry now."""
 TokenStatus = Callable[[TokenRecord], str | None]
 """Why a token is dead (`removed`, `revoked`, `expired`), or None while it is active."""
 
@@ -72,6 +74,8 @@ class SessionTable:
         self._on_close = list(on_close)
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._expiries: list[tuple[float, str]] = []
+        self._swept = clock()
+        self._on_expiry: Callable[[], None] = lambda: None
         self.last_sweep_at: str | None = None
         """When idle sessions were last looked for."""
 
@@ -137,13 +141,26 @@ class SessionTable:
         self._sessions[session_id] = session
         if token is not None and token.expires_at is not None:
             heapq.heappush(self._expiries, (expiry_of(token), session_id))
+            self._on_expiry()
         for hook in self._on_open:
             hook(session)
         return session
 
-    def add_open_hook(self, hook: OnOpen) -> None:
-        """Call `hook` for every later session."""
-        self._on_open.append(hook)
+    def tell_of_expiries(self, told: Callable[[], None]) -> None:
+        """Call `told` whenever `next_sweep_s` may have become less."""
+        self._on_expiry = told
+
+    def follow_expiries(self, live: LiveToken) -> None:
+        """Take over when the tokens of the sessions expire, which somebody may have changed."""
+        self._expiries = [
+            (expiry_of(token), session.id)
+            for session in self._sessions.values()
+            if session.token is not None
+            and (token := live(session.token.id)) is not None
+            and token.expires_at is not None
+        ]
+        heapq.heapify(self._expiries)
+        self._on_expiry()
 
     def add_close_hook(self, hook: OnClose) -> None:
         """Call `hook` at the end of every session, after the hooks before it."""
@@ -222,7 +239,7 @@ class SessionTable:
         closed = self.close_dead_tokens(status)
         while self._expiries and self._expiries[0][0] < self._wall():
             heapq.heappop(self._expiries)
-        now = self._clock()
+        now = self._swept = self._clock()
         idle = [session for session in self._sessions.values() if self._is_idle(session, now)]
         for session in idle:
             self.close(session, CloseReason.IDLE)
@@ -231,14 +248,14 @@ class SessionTable:
         return closed + len(idle)
 
     def next_sweep_s(self) -> float:
-        """Seconds until `sweep` is due: a period, or less when a token expires before."""
+        """Seconds until `sweep` is due: a period after the last one, or when a token expires."""
         while self._expiries and self._expiries[0][1] not in self._sessions:
             heapq.heappop(self._expiries)
-        period = self._limits.sweep_period_s
+        due = max(0.0, self._swept + self._limits.sweep_period_s - self._clock())
         if not self._expiries:
-            return period
+            return due
         # A token lives up to and including its last moment.
-        return min(period, max(0.0, self._expiries[0][0] - self._wall()) + 0.002)
+        return min(due, max(0.0, self._expiries[0][0] - self._wall()) + 0.002)
 
     def _is_idle(self, session: Session, now: float) -> bool:
         if session.permanent or session.in_flight:

@@ -47,8 +47,8 @@ class Follower(Protocol):
         """Take over what another process changed."""
         ...
 
-    def close_dead(self, keep: Session | None) -> None:
-        """Close the sessions of dead tokens, all but `keep`."""
+    def close_dead(self, keep: Session | None) -> int:
+        """Close the sessions of dead tokens, all but `keep`; how many."""
         ...
 
 

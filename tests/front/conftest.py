@@ -33,8 +33,11 @@ from maadd.sessions.table import SessionLimits, SessionTable
 
 # Worker processes find the test engine by the path they inherit.
 sys.path.insert(0, str(Path(__file__).parent))
+# Behind our own: the client that the tests of whole daemons use.
+sys.path.append(str(Path(__file__).parents[1] / "system"))
 
 from front_bench import opened_front
+from threaded_front import ThreadedFront
 
 
 class Bench:
@@ -132,9 +135,28 @@ def make_bench(tmp_path: Path, log_into: Any) -> Callable[..., Bench]:
 
 @pytest.fixture
 def open_front(
-    tmp_path: Path,
-) -> Iterator[Callable[[], contextlib.AbstractAsyncContextManager[Any]]]:
-    """`async with open_front() as bench`."""
+    tmp_path: Path, log_into: Any
+) -> Iterator[Callable[..., contextlib.AbstractAsyncContextManager[Any]]]:
+    """`async with open_front() as bench`, or with roles and settings."""
     runtime = tempfile.mkdtemp(prefix="maadd-test-")
-    yield partial(opened_front, tmp_path, runtime)
+    yield partial(opened_front, tmp_path, runtime, log_into)
     shutil.rmtree(runtime)
+
+
+@pytest.fixture(scope="module")
+def all_fronts(tmp_path_factory: pytest.TempPathFactory, log_into: Any) -> Iterator[ThreadedFront]:
+    runtime = tempfile.mkdtemp(prefix="maadd-test-")
+    folder = tmp_path_factory.mktemp("fronts")
+    fronts = ThreadedFront(
+        folder, runtime, log_into, "main", "other", "slow", "mute", "dying", "broken"
+    )
+    yield fronts
+    fronts.close()
+    shutil.rmtree(runtime)
+
+
+@pytest.fixture
+def fronts(all_fronts: ThreadedFront) -> Iterator[ThreadedFront]:
+    """`fronts.serve(rl_writes_per_sec=2)`: listening fronts over workers that hold calls."""
+    yield all_fronts
+    all_fronts.end_test()

@@ -1,7 +1,7 @@
 """An engine whose calls last until the test lets them go; runs in a real worker process.
 
-`maad_query` lasts until it is interrupted. A `maad_create` of the record `held` lasts until the
-test opens the FIFO `gate` of the project. `maad_reindex` reports three steps.
+`maad_query` lasts until it is interrupted. A `maad_create` of the record `held` and the strict
+reads last until the test opens the FIFO `gate` of the project. `maad_reindex` reports three steps.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from maadd_worker.gate import Gate
 from maadd_worker.outcome import Backlog
 from maadd_worker.process.main import run
 from maadd_worker.process.served import Deliver, Progress
+
+STRICT_READS = ("maad_create_contract", "maad_document_receipt")
 
 
 class HeldReader:
@@ -79,9 +81,8 @@ class HeldEngine:
             if not gate.admit(call.request_id):
                 continue
             self._note(f"{doc_id} begun")
-            if doc_id == "held":
-                with open(os.path.join(self._root, "gate"), "rb") as fifo:
-                    fifo.read()
+            if doc_id == "held" or call.tool in STRICT_READS:
+                self._wait()
             if call.tool == "maad_reindex" and call.wants_progress:
                 for step in (1, 2, 3):
                     self._report(CallProgress(call.request_id, step, 3, f"step {step}"))
@@ -108,6 +109,10 @@ class HeldEngine:
 
     def close(self) -> bool:
         return True
+
+    def _wait(self) -> None:
+        with open(os.path.join(self._root, "gate"), "rb") as fifo:
+            fifo.read()
 
     def _note(self, line: str) -> None:
         with open(os.path.join(self._root, "calls"), "a") as file:

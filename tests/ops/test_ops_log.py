@@ -192,12 +192,16 @@ def test_text_that_is_no_unicode_is_escaped(log_file: LogFile) -> None:
 def test_the_format_for_people(log_file: LogFile) -> None:
     log = open_ops_log(sink=log_file.sink, pretty=True)
     log.warning("session_token_evicted", token_id="tok-1", reason="revoked")
+    log.info("x", told="two words", forged='a\n12:00:00 INFO  "b"', none=None, counts={"a": [1]})
     try:
         raise RuntimeError("boom")
     except RuntimeError:
         log.exception("failed")
-    first, second, *rest = log_file.text().splitlines()
+    first, odd, second, *rest = log_file.text().splitlines()
     assert first[8:] == " WARN  session_token_evicted token_id=tok-1 reason=revoked"
+    assert odd[8:] == (
+        r' INFO  x told="two words" forged="a\n12:00:00 INFO  \"b\"" none=null counts={"a":[1]}'
+    )
     assert second[8:] == " ERROR failed"
     assert rest[-1] == "RuntimeError: boom"
 

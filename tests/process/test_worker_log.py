@@ -45,6 +45,21 @@ def test_a_line_is_one_json_object_of_the_logs_shape() -> None:
     ]
 
 
+def test_lines_for_people() -> None:
+    read_fd, write_fd = os.pipe()
+    log = Log("warn", "notes", write_fd, pretty=True)
+    log.info("worker_thing")
+    log.engine("warn", "write_slow", "held for 600 ms", op="maad_create", elapsedMs=600)
+    log.close(10)
+    os.close(write_fd)
+    with open(read_fd) as lines:
+        (line,) = lines
+    assert line[8:] == (
+        " WARN  held for 600 ms project=notes category=engine operation=write_slow"
+        " op=maad_create elapsedMs=600\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("level", "levels"),
     [("trace", [30, 40, 50, 40]), ("warn", [40, 50, 40]), ("error", [50]), ("silent", [])],

@@ -125,6 +125,8 @@ class Project:
         self.pending_writes = 0
         self.index_behind = False
         self.sweeps: list[IntegritySweep] = []
+        self.noted: list[tuple[str, dict[str, Any]]] = []
+        """What calls had logged."""
         self.root = ProjectRoot.open(str(path))
         self.index = Index.open(str(path / "_backend/maad.db"), read_only=False, clock=self.clock)
         self.reader = self.index.reader()
@@ -179,6 +181,7 @@ class Project:
 
     def context(self) -> ReadContext:
         return ReadContext(
+            note=lambda event, **members: self.noted.append((event, members)),
             reader=self.reader,
             plans=self.plans,
             root=self.root,

@@ -321,3 +321,16 @@ def test_answers_follow_writes(changing_yard):
     changing_yard.reindex()
 
     assert ("east", 1) in groups(changing_yard.call("aggregate", **arguments))
+
+
+def test_what_a_chain_does_not_lead_to_is_logged_once_for_each_call(yard):
+    yard.noted.clear()
+    yard.call("aggregate", docType="work_order", groupBy="asset->vendor->name")
+    assert yard.noted == [("aggregate_unresolved", {"groups": 1, "records": 2})]
+    yard.call("aggregate", docType="work_order", groupBy="asset->vendor->name")
+    assert len(yard.noted) == 2
+    yard.call("aggregate", docType="work_order", groupBy=["status", "asset->site"])
+    (last,) = yard.noted[2:]
+    assert last[1]["groups"] >= 1
+    yard.call("aggregate", docType="work_order", groupBy="status")
+    assert len(yard.noted) == 3

@@ -46,9 +46,10 @@ class Bench:
         self.epoch = 1_900_000_000.0
         self.closed: list[tuple[str, CloseReason]] = []
         self.events: list[dict[str, Any]] = []
+        self.log = log_into(self.events)
         self.table = SessionTable(
             SessionLimits(total, per_token, idle_s),
-            log_into(self.events),
+            self.log,
             clock=lambda: self.now,
             wall=lambda: self.epoch + self.now - 1000.0,
             on_close=[lambda session, reason: self.closed.append((session.id, reason))],

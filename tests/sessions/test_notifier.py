@@ -31,7 +31,7 @@ class Wire:
         self.live: dict[str, TokenRecord | None] = {}
         self.count = 0
         self.notifier = ChangeNotifier(
-            self, bench.table, lambda token: self.live.get(token.id, token), window_s=0
+            self, bench.table, lambda token: self.live.get(token.id, token), bench.log, window_s=0
         )
 
     def subscriber(
@@ -254,6 +254,9 @@ def test_a_full_queue_becomes_one_resync_for_each_project_that_lost_events(run):
         ]
         wire.tell("alpha", "update 1")
         assert [one["seq"] for one in await heard(slow)] == [5]
+        (line,) = wire.bench.events
+        assert (line["category"], line["operation"]) == ("notify", "deliver")
+        assert (line["session_id"], line["project"], line["limit"]) == (slow.id, "alpha", 3)
 
     run(scenario)
 
@@ -261,7 +264,9 @@ def test_a_full_queue_becomes_one_resync_for_each_project_that_lost_events(run):
 def test_a_flood_does_not_wait_for_the_end_of_the_window(run):
     async def scenario(wire: Wire) -> None:
         session = wire.subscriber("alpha", limit=5000)
-        wire.notifier = ChangeNotifier(wire, wire.bench.table, lambda token: token, window_s=3600)
+        wire.notifier = ChangeNotifier(
+            wire, wire.bench.table, lambda token: token, wire.bench.log, window_s=3600
+        )
         wire.tell("alpha", *(f"create d-{number}" for number in range(1024)))
         assert len(await heard(session)) == 1024
 

@@ -7,6 +7,7 @@ import pytest
 from maadd.protocol.errors import MaadError
 from maadd.sessions.notices import NoticeQueue
 from maadd.sessions.session import Binding, BindingSource, CloseReason, Mode, Subscription
+from maadd.sessions.table import SessionLimits, SessionTable
 
 
 def ids(bench) -> list[str]:
@@ -143,6 +144,28 @@ def test_the_next_sweep_is_due_when_the_first_token_expires(make_bench, make_tok
     assert bench.table.next_sweep_s() == 60.0
 
 
+def test_sessions_that_keep_coming_do_not_put_the_sweep_off(make_bench, make_token):
+    bench = make_bench()
+    bench.now += 59
+    bench.open("s", make_token(expires_at="2099-01-01T00:00:00Z"))
+    assert bench.table.next_sweep_s() == 1.0
+    bench.now += 2
+    assert bench.table.next_sweep_s() == 0.0
+
+
+def test_an_expiry_that_is_changed_moves_the_next_sweep(make_bench, make_token):
+    bench = make_bench()
+    told = []
+    bench.table.tell_of_expiries(lambda: told.append(bench.table.next_sweep_s()))
+    bench.open("s", make_token())
+    assert told == []
+    changed = make_token(expires_at="2030-03-17T17:46:45Z")
+    bench.table.follow_expiries({"tok-1": changed}.get)
+    assert told == [pytest.approx(5.0, abs=0.01)]
+    bench.table.follow_expiries({"tok-1": make_token()}.get)
+    assert told[1:] == [60.0]
+
+
 @pytest.mark.parametrize(("idle_s", "period"), [(0.5, 1.0), (30, 15), (1800, 60)])
 def test_the_sweep_period_is_half_the_idle_time_within_bounds(make_bench, idle_s, period):
     assert make_bench(idle_s=idle_s).table.next_sweep_s() == period
@@ -202,11 +225,10 @@ def test_shutdown_ends_all(make_bench):
     assert [reason for _, reason in bench.closed] == [CloseReason.SHUTDOWN] * 2
 
 
-def test_open_hooks_see_the_new_session(make_bench):
-    bench = make_bench()
+def test_open_hooks_see_the_new_session(log_into):
     seen = []
-    bench.table.add_open_hook(seen.append)
-    session = bench.table.open(
+    table = SessionTable(SessionLimits(1, 1, 1800.0), log_into([]), on_open=[seen.append])
+    session = table.open(
         "s", transport="http", notices=NoticeQueue(1), remote_addr="10.0.0.9", user_agent="curl"
     )
     assert seen == [session]

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,8 +38,8 @@ def start() -> Iterator[StartDaemon]:
     """Starts daemons; each is killed at the end if it still runs."""
     started: list[Daemon] = []
 
-    def starter(instance: Instance, *flags: str, **environment: str) -> Daemon:
-        daemon = Daemon(instance.path, *flags, **environment)
+    def starter(instance: Instance, *flags: str, **how: Any) -> Daemon:
+        daemon = Daemon(instance.path, *flags, **how)
         started.append(daemon)
         return daemon
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import copy
 import functools
 import http.client
+import itertools
 import json
 import os
 import re
@@ -16,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +141,7 @@ class Client:
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
         }
-        self._number = 0
+        self._numbers = itertools.count(1)
 
     def post(
         self, message: dict[str, Any] | list[dict[str, Any]]
@@ -149,9 +151,9 @@ class Client:
         return answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read()
 
     def request(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        self._number += 1
+        number = next(self._numbers)
         status, headers, body = self.post(
-            {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
+            {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         )
         assert status == 200, body
         if method == "initialize":
@@ -185,6 +187,19 @@ class Client:
         assert envelope["ok"], envelope
         return envelope["data"]
 
+    def refused(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """The first error of a tool call that must fail."""
+        envelope = self.call(tool, **arguments)
+        assert not envelope["ok"], envelope
+        error: dict[str, Any] = envelope["errors"][0]
+        return error
+
+    def twin(self) -> Client:
+        """The same session over a connection of its own, for calls at the same time."""
+        twin = copy.copy(self)
+        twin._connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
+        return twin
+
     def open_stream(self) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         """The standing stream of the session, on a connection of its own."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20)
@@ -193,20 +208,34 @@ class Client:
         assert response.status == 200
         return connection, response
 
+    def end(self) -> int:
+        """End the session; the status of the answer."""
+        self._connection.request("DELETE", "/mcp", headers=self._headers)
+        answer = self._connection.getresponse()
+        answer.read()
+        return answer.status
+
     def close(self) -> None:
         self._connection.close()
 
 
 class Daemon:
-    """`maadd` on an instance; ended at the end of the test by its process id."""
+    """`maadd`, or another `program`, on an instance; ended at the end of the test by its process
+    id."""
 
-    def __init__(self, instance: Path, *flags: str, **environment: str) -> None:
+    def __init__(
+        self,
+        instance: Path,
+        *flags: str,
+        program: Sequence[str] = (str(BIN / "maadd"),),
+        **environment: str,
+    ) -> None:
         self.instance = instance
         self.log_path = instance.parent / f"daemon-{time.monotonic_ns()}.log"
         self._log = self.log_path.open("wb")
         self.process = subprocess.Popen(
             [
-                str(BIN / "maadd"),
+                *program,
                 f"--instance={instance}",
                 "--transport=http",
                 f"--http-port={free_port()}",

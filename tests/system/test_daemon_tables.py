@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import os
 import signal
-import socket
 import threading
 from pathlib import Path
 from typing import Any
 
 from daemon_bench import Client, Daemon, Instance, eventually, make_project
+from stuck_call import StuckCall, scrape
 
 from maadd.auth.issue import TokenSpec, parse_grants
 from maadd.auth.registry import TokenRegistry
@@ -355,9 +354,9 @@ def test_limits_of_a_session(unindexed: Instance, start: Any) -> None:
 
     pid = client.ok("maad_health")["worker"]["pid"]
     os.kill(pid, signal.SIGSTOP)
-    held = Client(daemon.wait_until_listening(), unindexed.token)
-    held._headers["Mcp-Session-Id"] = client._headers["Mcp-Session-Id"]
-    waiting = threading.Thread(target=held.call, args=("maad_get",), kwargs={"docId": "nte-1"})
+    waiting = threading.Thread(
+        target=client.twin().call, args=("maad_get",), kwargs={"docId": "nte-1"}
+    )
     waiting.start()
     refusals: list[dict[str, Any]] = []
 
@@ -422,34 +421,6 @@ def test_settings_that_shape_the_answers(unindexed: Instance, start: Any) -> Non
     assert daemon.stop() == 0
 
 
-class StuckCall:
-    """A call that is in a worker which stands still. The daemon serves its metrics."""
-
-    def __init__(self, client: Client, metrics: Path) -> None:
-        self._client = client
-        self.worker: int = client.ok("maad_health")["worker"]["pid"]
-        os.kill(self.worker, signal.SIGSTOP)
-        self._thread = threading.Thread(target=self._ask)
-        self._thread.start()
-        assert eventually(lambda: b'maadd_worker_calls_held{project="main"} 1' in scrape(metrics))
-
-    def _ask(self) -> None:
-        # The daemon may leave before it can answer.
-        with contextlib.suppress(OSError, http.client.HTTPException, AssertionError, ValueError):
-            self._client.call("maad_get", docId="nte-1")
-
-    def join(self) -> None:
-        self._thread.join(20)
-        assert not self._thread.is_alive()
-
-
-def scrape(metrics: Path) -> bytes:
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(str(metrics))
-        connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        return b"".join(iter(lambda: connection.recv(65_536), b""))
-
-
 def test_a_drain_refuses_new_work_and_a_second_signal_ends_it(
     unindexed: Instance, start: Any, tmp_path: Path
 ) -> None:
@@ -488,7 +459,8 @@ def test_a_drain_refuses_new_work_and_a_second_signal_ends_it(
 def test_stuck_work_ends_the_drain_with_one(
     unindexed: Instance, start: Any, tmp_path: Path
 ) -> None:
-    """Section 15; before it a call that outlasts its time (step 16 of 6, and 16)."""
+    """Section 15; before it a write that outlasts its time and one that waits for it too long
+    (steps 15 and 16 of 6, and 16)."""
     metrics, gate = tmp_path / "m.sock", tmp_path / "gate"
     os.mkfifo(gate)
     daemon = start(
@@ -503,13 +475,28 @@ def test_stuck_work_ends_the_drain_with_one(
     client.ok("maad_use_project", name="main")
     # The start, too, may outlast the time of a call.
     assert eventually(lambda: client.call("maad_summary")["ok"], 30)
-    late = client.call("maad_create", docType="note", fields={"title": "Late"})
-    assert code(late) == "REQUEST_TIMEOUT"
-    assert details(late) == {
+    late: list[dict[str, Any]] = []
+    writing = threading.Thread(
+        target=lambda: late.append(
+            client.twin().call("maad_create", docType="note", fields={"title": "Late"})
+        )
+    )
+    writing.start()
+    assert eventually((unindexed.project / "notes/nte-late.md").exists)
+    behind = client.call("maad_create", docType="note", fields={"title": "Behind"})
+    assert code(behind) == "WRITE_TIMEOUT"
+    assert details(behind)["waitedMs"] >= 1250
+    assert details(behind)["queueDepth"] == 2
+    writing.join(20)
+    (late_answer,) = late
+    assert code(late_answer) == "REQUEST_TIMEOUT"
+    assert details(late_answer) == {
         "tool": "maad_create", "limitMs": 1500, "writeOutcome": "unknown_reconcile",
     }  # fmt: skip
     gate.write_bytes(b"")
     assert eventually(lambda: '"msg":"tool_call_overrun"' in daemon.log)
+    # Nothing of it was written, now or later.
+    assert client.ok("maad_query", docType="note", filters={"title": "Behind"})["total"] == 0
     stuck = StuckCall(client, metrics)
     daemon.process.send_signal(signal.SIGTERM)
     assert eventually(lambda: '"msg":"shutdown_timeout"' in daemon.log)
@@ -524,6 +511,11 @@ def test_stuck_work_ends_the_drain_with_one(
     assert (overrun["tool"], overrun["limit_ms"]) == ("maad_create", 1500)
     timed_out = [one for one in log_lines(daemon) if one.get("error_code") == "REQUEST_TIMEOUT"]
     assert overrun["request_id"] == timed_out[0]["request_id"]
+    (slow,) = [one for one in log_lines(daemon) if one.get("operation") == "write_slow"]
+    assert (slow["level"], slow["event"], slow["category"]) == (40, "engine", "engine")
+    assert (slow["op"], slow["elapsedMs"] > 1000) == ("maad_create", True)
+    assert slow["queueDepthOnEnter"] == 1
+    assert slow["requestIds"] == [overrun["request_id"]]
     failed = told["commit_failed"]
     assert (failed["level"], failed["code"], failed["action"], failed["file_count"]) == (
         40, "GIT_COMMIT_FAILED", "create", 1,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import signal
 import socket
 import struct
@@ -19,7 +17,6 @@ import msgspec
 import pytest
 from daemon_bench import BIN, ENVIRONMENT, Client, Daemon, Instance, eventually, make_project, run
 
-from maadd.cli.main import main
 from maadd.protocol.control import Attached, Lost, decode_to_owner, encode
 from maadd.protocol.messages import Cancel, Cancelled
 from maadd.protocol.ownership import read_owner
@@ -58,25 +55,6 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     made.daemon.stop(signal.SIGKILL)
 
 
-READS = (
-    ("get", "nope"),
-    ("get", "nte-1", "cold"),
-    ("query", "note", "--filter", "rank=2"),
-    ("search", "quantity", "--subtype", "rank"),
-    ("related", "nte-1"),
-    ("schema", "note"),
-    ("summary",),
-    ("describe",),
-    ("history", "nte-1"),
-    ("audit",),
-    ("validate",),
-    ("flush",),
-    ("instructions", "check"),
-    ("instructions", "refresh"),
-)
-"""What has the same answer however often it is asked."""
-
-
 def test_an_idle_server_of_the_project_is_asked_and_starts_its_worker(served: Served) -> None:
     assert read_owner(str(served.project)) is None
     runtime = {"MAADD_RUNTIME_DIR": str(served.runtime)}
@@ -86,41 +64,6 @@ def test_an_idle_server_of_the_project_is_asked_and_starts_its_worker(served: Se
     assert owner is not None
     assert owner.pid in served.daemon.descendants()
     assert owner.endpoint == f"{served.runtime}/control.sock"
-
-
-def told(text: str, project: Path) -> str:
-    """Output without what differs between two copies of a project."""
-    return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text.replace(str(project), "PROJECT"))
-
-
-@pytest.fixture(scope="module")
-def copy(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The served project as it is before commands change it, without a server."""
-    served.client.ok("maad_summary")
-    path = tmp_path_factory.mktemp("copy") / "main"
-    shutil.copytree(served.project, path)
-    return path
-
-
-@pytest.mark.parametrize("words", READS, ids=" ".join)
-def test_commands_print_the_same_with_and_without_a_server(
-    served: Served,
-    copy: Path,
-    words: tuple[str, ...],
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    served.client.ok("maad_summary")
-    through = served.on_project(*words)
-    monkeypatch.setattr(os, "environ", ENVIRONMENT)
-    try:
-        code = main([*words, f"--project={copy}"])
-    except SystemExit as ended:
-        code = int(ended.code or 0)
-    out, errors = capfd.readouterr()
-    assert (through.returncode, told(through.stdout, served.project)) == (code, told(out, copy))
-    assert told(through.stderr, served.project) == told(errors, copy)
-    assert read_owner(str(served.project)) is not None
 
 
 def test_a_command_writes_through_the_server_which_tells_of_it(served: Served) -> None:

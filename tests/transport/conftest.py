@@ -10,7 +10,6 @@ import os
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -131,8 +130,6 @@ class RunningServer:
         self.events: list[dict[str, Any]] = []
         self.closed: list[tuple[str, CloseReason]] = []
         self.meter = Meter()
-        self.ahead_s = 0.0
-        """How far the clock of the sessions is ahead."""
         self.port = 0
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -188,7 +185,6 @@ class RunningServer:
         self.sessions = SessionTable(
             limits,
             log,
-            clock=lambda: time.monotonic() + self.ahead_s,
             on_close=[lambda session, reason: self.closed.append((session.id, reason))],
         )
         mcp_server = create_server(self.pipeline, version="1.2.3")

@@ -172,28 +172,6 @@ def test_an_idle_session_is_swept_and_then_unknown(start, tokens):
     ]
 
 
-def test_a_session_that_never_bound_nor_called_is_closed_after_two_minutes(start, tokens):
-    server = start()
-    bound = server.initialize(tokens.admin, {"X-Maad-Pin-Project": "alpha"})
-    unused, asked = server.initialize(tokens.admin), server.initialize(tokens.admin)
-    server.ahead_s = 119
-    ping = {"jsonrpc": "2.0", "id": 5, "method": "ping"}
-    assert server.request(body=ping, token=tokens.admin, session=asked).status == 200
-    server.do(lambda: server.sessions.sweep(lambda token: None))
-    assert server.closed == []
-    server.ahead_s = 120
-    server.do(lambda: server.sessions.sweep(lambda token: None))
-    assert server.closed == [(unused, CloseReason.IDLE), (asked, CloseReason.IDLE)]
-    found = [
-        server.request(body=ping, token=tokens.admin, session=session).status
-        for session in (unused, asked, bound)
-    ]
-    assert found == [404, 404, 200]
-    server.ahead_s = 120 + 1800
-    server.do(lambda: server.sessions.sweep(lambda token: None))
-    assert server.closed[2:] == [(bound, CloseReason.IDLE)]
-
-
 def test_the_cap_evicts_the_longest_inactive_session(start, tokens):
     server = start(session_max=3, session_max_per_token=3)
     sessions = [server.initialize(tokens.admin) for _ in range(3)]

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from maadd.protocol.errors import MaadError
 from maadd.protocol.messages import CallProgress, Reply
 
 FILES = 110
@@ -78,6 +79,30 @@ def finish(project: Any) -> None:
 def jobs(project: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = project.ok("maad_health")["jobs"]
     return found
+
+
+@pytest.mark.parametrize("ending", ["done", "failed", "cancelled"])
+def test_whoever_has_the_answer_finds_the_job_over(
+    indexed: Any, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """No read after it is told that the index is still behind."""
+    found: list[tuple[int, str]] = []
+
+    def deliver(_reply: Reply) -> None:
+        found.append((indexed.engine.jobs.running, indexed.engine.jobs.views[0].state))
+
+    indexed.begin(deliver, indexed.request("maad_reindex", {"force": True}))
+    indexed.engine.settle(True)
+    if ending == "cancelled":
+        indexed.ok("maad_reindex", cancelJob=indexed.engine.jobs.views[0].job_id)
+    elif ending == "failed":
+
+        def fail(*_: object) -> None:
+            raise MaadError("BACKEND_ERROR", "the disk is gone")
+
+        monkeypatch.setattr(indexed.engine.jobs._host, "job_outcome", fail)
+    finish(indexed)
+    assert found == [(0, ending)]
 
 
 def test_a_call_that_does_not_wait_gets_the_id_of_a_job(indexed: Any, replies: Replies) -> None:

@@ -11,6 +11,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import apsw
@@ -73,7 +74,6 @@ from maadd_worker.write.recovery import recover
 from maadd_worker.write.reindex import check_scope, reindex_outcome, reindex_steps
 
 _CACHE_BYTES = 32 * 1024 * 1024
-_encode = msgspec.json.encode
 
 
 class Engine:
@@ -258,12 +258,12 @@ class Engine:
             args = check_arguments(TOOLS[call.tool], call.args)
             with reader.snapshot(), reader.deadline(call.deadline_ms / 1000):
                 reach("read.slow")
-                outcome = read(self._read_context(reader), call.tool, args, call.args)
+                outcome = read(self._read_context(call, reader), call.tool, args, call.args)
             return self._watching.advise(call.tool, outcome)
 
         return reply_of(call, answer)
 
-    def _read_context(self, reader: IndexReader) -> ReadContext:
+    def _read_context(self, call: Call, reader: IndexReader) -> ReadContext:
         return ReadContext(
             reader=reader,
             plans=self._plans(),
@@ -276,6 +276,7 @@ class Engine:
             keep_sweep=self._aftercare.keep_sweep,
             instructions=self._instructions,
             engine_report=self.health,
+            note=partial(self._watching.note, call.request_id),
             index_behind=self.jobs.running > 0,
             semantic=self._semantic.reads,
         )
@@ -438,7 +439,7 @@ class Engine:
             last = {name: outcome.data[name] for name in ("tag", "sha", "createdAt")}
             # Only a remembered copy for health: the tag itself is in the repository.
             with contextlib.suppress(apsw.Error):
-                self._aftercare.keep_meta({BACKUP_TAG_KEY: _encode(last).decode()})
+                self._aftercare.keep_meta({BACKUP_TAG_KEY: msgspec.json.encode(last).decode()})
         return outcome
 
     def _refresh_instructions(self, call: Call, args: InstructionsArgs) -> Outcome:
@@ -520,9 +521,8 @@ class Engine:
     def connect_log(
         self, warn: Callable[..., None], info: Callable[..., None] | None = None
     ) -> None:
-        """Hand over what logs a warning and what logs something to know (its name, and members
-        by keyword); failed commits are logged too, also those since the start, and what the
-        start has to tell."""
+        """Hand over what logs a warning and what logs something to know, by name and members;
+        failed commits, and what the start has to tell, are logged too."""
         self._history.connect_log(warn)
         self._semantic.connect_log(warn)
         self._watching.warn = warn

@@ -294,12 +294,12 @@ class Jobs:
 
     def _finish(self, job: _Job, report: ReindexReport) -> None:
         outcome = self._host.job_outcome(job.args, report)
-        self._answer(job, lambda call: reply_of(call, lambda: outcome))
-        self._end(job, "done", result=_in_short(outcome.data))
+        answer = partial(_done, outcome)
+        self._end(job, "done", answer, result=_in_short(outcome.data))
 
     def _fail(self, job: _Job, failure: MaadError | MaadErrors) -> None:
-        self._answer(job, partial(_refused, failure))
-        self._end(job, "failed", errors=[error.wire() for error in errors_of(failure)])
+        errors = [error.wire() for error in errors_of(failure)]
+        self._end(job, "failed", partial(_refused, failure), errors=errors)
 
     def _cancel(self, job_id: str) -> Outcome:
         job = next((job for job in self._jobs if job.note.job_id == job_id), None)
@@ -313,8 +313,7 @@ class Jobs:
                 )
             return Outcome({"jobId": job_id, "state": known.state})
         outcome = Outcome({"jobId": job_id, "state": "cancelled"})
-        self._answer(job, lambda call: reply_of(call, lambda: outcome))
-        self._end(job, "cancelled")
+        self._end(job, "cancelled", partial(_done, outcome))
         return outcome
 
     def _let_leave(self) -> None:
@@ -352,10 +351,12 @@ class Jobs:
         self,
         job: _Job,
         state: str,
+        answer: Callable[[Call], Reply],
         *,
         result: dict[str, Any] | None = None,
         errors: list[WireError] | None = None,
     ) -> None:
+        """Let a job be over, then answer who waits: whoever has the answer finds it over."""
         if job not in self._jobs:
             return
         if job.steps is not None:
@@ -363,8 +364,11 @@ class Jobs:
             job.steps = None
         self._jobs.remove(job)
         self._note_end(job, state, result=result, errors=errors)
-        self._remember()
-        self._show()
+        try:
+            self._remember()
+        finally:
+            self._show()
+            self._answer(job, answer)
 
     def _note_end(
         self,
@@ -405,6 +409,10 @@ class Jobs:
     def _show(self) -> None:
         self._alone = sum(not job.waiting for job in self._jobs)
         self._views = (*(job.view() for job in self._jobs), *self._ended)
+
+
+def _done(outcome: Outcome, call: Call) -> Reply:
+    return reply_of(call, lambda: outcome)
 
 
 def _refused(failure: MaadError | MaadErrors, call: Call) -> Reply:

@@ -122,6 +122,10 @@ class Watching:
         if self._watcher is not None and not self._watcher.covers(path):
             self._watcher.request_survey()
 
+    def note(self, request_id: str, event: str, **members: object) -> None:
+        """Log something to know of a call; any thread may."""
+        self.info(event, request_id=request_id, **members)
+
     def model_changed(self) -> None:
         """Other rows may be due now, and files that failed may be in order."""
         self.findings.forget_failures()

@@ -1,4 +1,4 @@
-"""Log lines of a worker: one JSON object a line on standard error (spec 04 §16).
+"""Log lines of a worker on standard error: JSON objects, or text for people (spec 04 §16).
 
 Callers pass names, sizes and times only: no record body, field value or token is ever a
 field of a line.
@@ -15,18 +15,24 @@ from typing import Any
 import msgspec
 
 from maadd.protocol.line_sink import LineSink
+from maadd.protocol.pretty_line import pretty_line
 
 LEVELS = MappingProxyType(
     {"trace": 10, "debug": 20, "info": 30, "warn": 40, "error": 50, "fatal": 60, "silent": 70}
 )
 
 
+_OF_THE_ENGINE = frozenset({"doc_too_large", "doc_body_truncated", "instructions_outdated"})
+"""Events that belong to the engine family of lines, under their own names (spec 04 §16)."""
+
+
 class Log:
     """Writes lines at or above a level; safe from every thread, and waits for no reader."""
 
-    def __init__(self, level: str, project: str, fd: int = 2) -> None:
+    def __init__(self, level: str, project: str, fd: int = 2, *, pretty: bool = False) -> None:
         self._threshold = LEVELS.get(level, LEVELS["info"])
         self._project = project
+        self._pretty = pretty
         self._sink = LineSink(fd, self._loss_line)
         self._pid = os.getpid()
         self._hostname = socket.gethostname()
@@ -47,7 +53,10 @@ class Log:
 
     def warn(self, event: str, **fields: Any) -> None:
         """Something that works, but not as it should."""
-        self._line("warn", event, fields)
+        if event in _OF_THE_ENGINE:
+            self.engine("warn", event, event, **fields)
+        else:
+            self._line("warn", event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
         """Something that failed."""
@@ -73,6 +82,9 @@ class Log:
         return self._encoded(LEVELS["warn"], "log_lines_dropped", {"lines": lines})
 
     def _encoded(self, severity: int, message: str, fields: dict[str, Any]) -> bytes:
+        if self._pretty:
+            shown = {name: value for name, value in fields.items() if name != "event"}
+            return pretty_line(severity, message, {"project": self._project, **shown})
         members = {
             "level": severity,
             "time": time.time_ns() // 1_000_000,

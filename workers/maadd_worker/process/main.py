@@ -43,7 +43,8 @@ def run(config: WorkerConfig, open_engine: EngineFactory) -> None:
     # How long a short read may wait for a thread that computes; with Python's 5 ms a busy
     # writer makes every such read ten times as slow.
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    log = Log(config.settings.log_level, config.project)
+    settings = config.settings
+    log = Log(settings.log_level, config.project, pretty=settings.log_pretty)
     _end_without_front(front_fd, log)
     loop = WorkerLoop(config, open_engine, log)
     signal.signal(signal.SIGTERM, lambda *_: loop.request_stop())

@@ -19,11 +19,15 @@ def error_reply(request_id: str, error: MaadError) -> Reply:
 
 
 def internal_failure(call: Call, write_outcome: str | None) -> Reply:
-    """An exception that should not happen; its text stays in the log."""
+    """An exception that should not happen; its text stays in the log, under the request id."""
     details = None if write_outcome is None else {"writeOutcome": write_outcome}
     return error_reply(
         call.request_id,
-        MaadError("INTERNAL", f"{call.tool} failed unexpectedly; the server's log has it", details),
+        MaadError(
+            "INTERNAL",
+            f"{call.tool} failed unexpectedly; the server's log has it under {call.request_id}",
+            details,
+        ),
     )
 
 

@@ -17,7 +17,7 @@ from maadd_worker.outcome import Advice, Outcome
 from maadd_worker.read.aggregate_columns import Groups, group_by_columns
 from maadd_worker.read.aggregate_sql import Grouping, currencies, groups_page, members
 from maadd_worker.read.context import ReadContext
-from maadd_worker.read.group_keys import GroupKey, not_indexed, parse_group_key
+from maadd_worker.read.group_keys import UNRESOLVED, GroupKey, not_indexed, parse_group_key
 from maadd_worker.read.limits import clamp, index_advice, scope_advice, type_advice
 from maadd_worker.schema.model import Model
 
@@ -48,6 +48,7 @@ def aggregate(context: ReadContext, args: AggregateArgs) -> Outcome:
     keys = [parse_group_key(text, args.doc_type, model) for text in texts]
     limit = clamp(args.limit, _LIMIT_CAP)
     result = _result(context, args, scope, keys, limit.applied)
+    _note_unresolved(context, keys, result)
     groups = [_group_view(row, len(keys), args) for row in result.groups]
     data: dict[str, Any] = {
         "groups": groups,
@@ -93,6 +94,16 @@ def _result(
     )
     context.reader.remember(memo_key, generation, result, cost=len(found.rows) + 1)
     return result
+
+
+def _note_unresolved(context: ReadContext, keys: list[GroupKey], result: _Result) -> None:
+    """Log how many groups, of how many records, a chain of refs did not lead to a value."""
+    chains = [place for place, key in enumerate(keys) if key.is_chain]
+    counts = [
+        row[len(keys)] for row in result.groups if any(row[place] == UNRESOLVED for place in chains)
+    ]
+    if counts:
+        context.note("aggregate_unresolved", groups=len(counts), records=sum(counts))
 
 
 def _groups(

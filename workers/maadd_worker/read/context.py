@@ -46,6 +46,8 @@ class ReadContext(msgspec.Struct, frozen=True):
     instructions: InstructionFiles
     engine_report: Callable[[], dict[str, Any]]
     """The engine's part of `maad_health`."""
+    note: Callable[..., None]
+    """Logs something to know of this call: its name, and members by keyword."""
     semantic: SemanticReads | None = None
     """None without a semantic index that can be asked."""
     index_behind: bool = False
