@@ -111,11 +111,10 @@ def _leave_deleted_folder(settings: Settings) -> None:
         others = (
             os.environ.get("MAADD_RUNTIME_DIR"),
             settings.unix_socket,
-            settings.metrics_address,
             settings.audit_path,
             settings.embed_model_path,
         )
-        if any(isinstance(path, str) and path and not os.path.isabs(path) for path in others):
+        if any(path and not os.path.isabs(path) for path in others):
             raise
         os.chdir("/")
 
@@ -140,8 +139,9 @@ def _serve(settings: Settings, warnings: list[str]) -> int:
         try:
             os.close(os.open(instance.root, os.O_PATH | os.O_DIRECTORY))
         except OSError as error:
-            text = f"{instance.root} cannot be served: {error.strerror}; check --project"
-            raise MaadError("FILE_READ_ERROR", text) from None
+            text = f"{instance.root} cannot be served: {error.strerror}"
+            advice = "check --project or MAAD_PROJECT"
+            raise MaadError("FILE_READ_ERROR", f"{text}; {advice}") from None
     raise_file_limit()
     _leave_deleted_folder(settings)
     launched = launch(settings, instance)
