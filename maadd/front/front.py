@@ -64,6 +64,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.05
 _STDIO_DRAIN_S = 1.0
+_LAST_ANSWER_POLLS = 10
 _HARD_LIMIT_S = 15.0
 """What ending may take after the drain (spec 04 §15)."""
 _EAGER_START_S = 3600.0
@@ -497,12 +498,23 @@ class Front:
             forced.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await forced
+        if self._timed_out or self._forced:
+            await self._abandon(pool, pipeline)
         self._log.info(
             "shutdown_complete",
             elapsed_ms=round((time.monotonic() - started) * 1000),
             drain_timed_out=self._timed_out,
         )
         return 1 if self._timed_out or self._forced else 0
+
+    async def _abandon(self, pool: WorkerPool, pipeline: Pipeline) -> None:
+        """Have the callers told what is known of their calls, while they can be."""
+        pool.abandon()
+        pipeline.abandon()
+        for _ in range(_LAST_ANSWER_POLLS):
+            if not pipeline.unanswered:
+                return
+            await asyncio.sleep(_POLL_S)
 
     def _stop_wait_s(self) -> float | None:
         return 0.5 if self._forced else None

@@ -40,11 +40,17 @@ class FrontTools:
         self._limit_ms = limit_ms
         self._log = log
         self._running: set[asyncio.Future[Answered]] = set()
+        self._waiting: set[asyncio.Future[None]] = set()
 
     @property
     def in_flight(self) -> int:
         """Handlers that have not ended, those included whose callers have left."""
         return len(self._running)
+
+    def abandon(self) -> None:
+        """Let no caller wait any longer: WORKER_LOST for what may have changed something."""
+        for caller in self._waiting:
+            caller.set_result(None)
 
     async def answer(
         self,
@@ -92,11 +98,30 @@ class FrontTools:
 
         self._running.add(running)
         running.add_done_callback(ended)
-        await asyncio.wait((running,), timeout=self._limit_ms / 1000)
+        abandoned = asyncio.get_running_loop().create_future()
+        self._waiting.add(abandoned)
+        try:
+            await asyncio.wait(
+                (running, abandoned),
+                timeout=self._limit_ms / 1000,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            self._waiting.discard(abandoned)
         if running.done():
             return running.result()
+        if abandoned.done():
+            raise _stopped(spec)
         overdue = True
         raise _timed_out(spec, self._limit_ms)
+
+
+def _stopped(spec: ToolSpec) -> MaadError:
+    message = f"the server stopped while it had {spec.name}"
+    if spec.read_only_hint:
+        return MaadError("SHUTTING_DOWN", message)
+    details = {"tool": spec.name, "writeOutcome": "unknown_reconcile"}
+    return MaadError("WORKER_LOST", f"{message}; look at what it did before the next try", details)
 
 
 def _timed_out(spec: ToolSpec, limit_ms: int) -> MaadError:

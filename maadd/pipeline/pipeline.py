@@ -134,6 +134,15 @@ class Pipeline:
         """Calls being answered, and what the front itself has begun for callers that left."""
         return self._in_flight + self._front_tools.in_flight
 
+    @property
+    def unanswered(self) -> int:
+        """Calls whose callers still wait."""
+        return self._in_flight
+
+    def abandon(self) -> None:
+        """Let nobody wait any longer for what the front itself has begun."""
+        self._front_tools.abandon()
+
     def listed_tools(self, caller: Caller) -> tuple[ToolSpec, ...]:
         """The tools that are offered; never a matter of the binding.
 

@@ -53,9 +53,14 @@ async def run_call(
             if outcome is CallEnd.EXPIRED:
                 limit_ms = round(timeout_s * 1000)
                 return await _expired(worker, pending, limit_ms, word_s)
-            if outcome is CallEnd.LOST:
+            if outcome is CallEnd.ABANDONED and not is_write:
+                worker.cancel(pending)
+                raise _stopped()
+            if outcome is CallEnd.LOST or outcome is CallEnd.ABANDONED:
                 if is_write:
-                    raise _lost(call.tool, unpublished=pending.surely_unpublished)
+                    stopped = outcome is CallEnd.ABANDONED
+                    unpublished = pending.surely_unpublished
+                    raise _lost(call.tool, unpublished=unpublished, stopped=stopped)
                 if strict:
                     raise not_ready(supervisor)
                 if repeated:
@@ -121,16 +126,21 @@ def _timed_out(
     return MaadError("REQUEST_TIMEOUT", f"{tool} took longer than {limit_ms} ms; {advice}", details)
 
 
-def _lost(tool: str, *, unpublished: bool = False) -> MaadError:
+def _lost(tool: str, *, unpublished: bool = False, stopped: bool = False) -> MaadError:
     if unpublished:
         advice, outcome = "nothing was written", "not_published"
     else:
         advice, outcome = _reconcile(tool), "unknown_reconcile"
+    what = "the server stopped" if stopped else "the worker died"
     return MaadError(
         "WORKER_LOST",
-        f"the worker died while it had {tool}; {advice}",
+        f"{what} while it had {tool}; {advice}",
         {"tool": tool, "writeOutcome": outcome},
     )
+
+
+def _stopped() -> MaadError:
+    return MaadError("SHUTTING_DOWN", "the server stopped before this was done; ask again later")
 
 
 def _reconcile(tool: str) -> str:

@@ -33,6 +33,8 @@ class CallEnd(enum.Enum):
     """The worker died with it."""
     EXPIRED = "expired"
     """Its time is over."""
+    ABANDONED = "abandoned"
+    """This process ends before the worker is done with it."""
 
 
 OnProgress = Callable[[CallProgress], None]
@@ -283,6 +285,11 @@ class HeldCalls:
         """The worker died."""
         for request_id in list(self._calls):
             self.lose(request_id)
+
+    def abandon_all(self) -> None:
+        """Nobody waits any longer for what the worker still has."""
+        for pending in self._calls.values():
+            pending.settle(CallEnd.ABANDONED)
 
     def _close(self, pending: PendingCall, outcome: Reply | CallEnd) -> None:
         if not self._calls and self._emptied is not None:

@@ -113,6 +113,12 @@ class WorkerPool:
             await asyncio.to_thread(self._spawner.stop)
         self._router.close()
 
+    def abandon(self) -> None:
+        """Answer every call now, as the drain of a server that ends has no more time: reads and
+        what no worker has with SHUTTING_DOWN, writes that one has with WORKER_LOST."""
+        for supervisor in self._supervisors.values():
+            supervisor.abandon(_SHUTTING_DOWN)
+
     async def move_to(self, endpoint: str) -> None:
         """Have workers that start from now on connect to another endpoint of the runtime
         directory, which was made anew; those that run stay connected."""

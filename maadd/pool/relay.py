@@ -145,7 +145,7 @@ class Relay:
             supervisor.touched = time.monotonic()
             if isinstance(outcome, Reply):
                 return outcome
-            if outcome is CallEnd.LOST:
+            if outcome is CallEnd.LOST or outcome is CallEnd.ABANDONED:
                 return Lost(call.request_id)
             if pending.cancelled:
                 return Cancelled(call.request_id, withdrawn=True)

@@ -229,6 +229,14 @@ class Supervisor:
             self._recycling = True
             await self.worker.stop(drain_s, term_s)
 
+    def abandon(self, refusal: WireError) -> None:
+        """Let nobody wait any longer: calls that wait for a start are answered
+        `refusal`, those that the worker has are ABANDONED."""
+        self._refusal = refusal
+        self._tell_waiting()
+        if self.worker is not None:
+            self.worker.calls.abandon_all()
+
     async def close(self, drain_s: float, term_s: float, refusal: WireError) -> None:
         """Stop for good: calls that come or wait are answered `refusal`."""
         self._refusal = refusal
@@ -440,6 +448,9 @@ class Supervisor:
         if state is self.state and state is not State.ABSENT:
             return
         self.state = state
+        self._tell_waiting()
+
+    def _tell_waiting(self) -> None:
         self._changed.set_result(None)
         self._changed = asyncio.get_running_loop().create_future()
 

@@ -83,6 +83,7 @@ class HttpApp:
         self._log = log
         self._throttle = FailureThrottle()
         self._legacy_pin_seen = False
+        self._ended = False
         self._bodies = BodyReader(settings.http_max_body, settings.http_max_inflight_bytes)
         self.stateless = StatelessEndpoint(face, settings)
         self._handshake = HandshakeEndpoint(
@@ -119,6 +120,10 @@ class HttpApp:
         """From now on wait for no request that is still coming in."""
         self._bodies.refuse()
 
+    def end(self) -> None:
+        """From now on, as the sessions end, answer each request that it is too late for it."""
+        self._ended = True
+
     async def _route(self, scope: Scope, receive: Receive, reply: Reply) -> None:
         method: str = scope["method"]
         if scope["path"] == "/healthz" and method == "GET":
@@ -129,6 +134,8 @@ class HttpApp:
         head = Head(scope["headers"])
         self._check_unread(head, scope)
         token = self._authenticated(head, scope)
+        if self._ended:
+            raise RefusedError(STOPPING)
         pin = self._pin(head, scope)
         session = self._session(head, scope, token)
         if session is None and method != "POST":
@@ -241,6 +248,8 @@ class HttpApp:
         death = self._tokens.death_of(incoming.token)
         if death is not None:
             raise self._unauthorized(incoming.head, incoming.scope, death, incoming.token.id)
+        if self._ended:
+            raise RefusedError(STOPPING)
         if incoming.session is not None and incoming.session.close_reason is not None:
             raise RefusedError(SESSION_NOT_FOUND)
 

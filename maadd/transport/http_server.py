@@ -74,6 +74,7 @@ class HttpServer:
     async def close(self, *, at_once: bool = False) -> None:
         """End sessions and streams, wait for the answers under way (unless `at_once`), close
         every connection."""
+        self._app.end()
         self._sessions.close_all(CloseReason.SHUTDOWN)
         await self._server.close(0 if at_once else GRACE_S)
         settings = self._settings

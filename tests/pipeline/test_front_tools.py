@@ -92,6 +92,30 @@ async def test_the_request_timeout_holds_here_too(
     assert handler.ended
 
 
+@pytest.mark.parametrize(
+    ("tool", "code", "details"),
+    [
+        (
+            "maad_instance_reload",
+            "WORKER_LOST",
+            {"tool": "maad_instance_reload", "writeOutcome": "unknown_reconcile"},
+        ),
+        ("maad_list_tokens", "SHUTTING_DOWN", None),
+    ],
+)
+async def test_a_server_that_waits_no_longer_says_so(
+    make_bench: Any, tool: str, code: str, details: dict[str, str] | None
+) -> None:
+    bench = make_bench()
+    handler = Handler(bench, tool)
+    call = asyncio.create_task(bench.ask(bench.session, tool))
+    await handler.begun.wait()
+    bench.pipeline.abandon()
+    (error,) = (await call)["errors"]
+    assert (error["code"], error.get("details")) == (code, details)
+    handler.go_on.set()
+
+
 async def test_a_failure_of_a_handler_is_an_envelope(make_bench: Any) -> None:
     bench = make_bench()
 

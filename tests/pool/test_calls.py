@@ -332,6 +332,29 @@ async def test_a_write_whose_worker_dies_is_never_repeated(open_bench: OpenBench
         assert project.lines("written") == ["once", "next"]
 
 
+async def test_a_server_that_waits_no_longer_tells_what_is_known_of_each_call(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        project, silent = bench.project(), bench.project("two", behaviour="mute")
+        held = await bench.hold_write(project, "once")
+        reading = asyncio.ensure_future(bench.read(project, "wait"))
+        starting = asyncio.ensure_future(bench.write(silent, "put"))
+        await until(lambda: project.lines("waiting"))
+        await until(lambda: bench.pool.snapshot(silent).state == "starting")
+        bench.pool.abandon()
+        lost = await error_of(held.reply)
+        assert (lost.code, lost.details) == (
+            "WORKER_LOST", {"tool": "put", "writeOutcome": "unknown_reconcile"},
+        )  # fmt: skip
+        assert "the server stopped while it had put; look at the records" in lost.message
+        for never_done in (reading, starting):
+            assert (await error_of(never_done)).code == "SHUTTING_DOWN"
+        await held.release()
+        await until(lambda: bench.pool.in_flight() == 0)
+        assert project.lines("written") == ["once"]
+
+
 async def test_a_strict_call_never_starts_a_worker_and_is_never_repeated(
     open_bench: OpenBench,
 ) -> None:

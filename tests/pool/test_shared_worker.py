@@ -91,6 +91,19 @@ async def test_the_relay_tells_of_the_worker_and_of_each_call(open_bench: OpenBe
         await told.relay.finish()
 
 
+async def test_the_end_of_the_owner_loses_what_it_has_in_hand(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        project = bench.project()
+        told = Told(bench, project)
+        fifo = project.fifo("hold")
+        write = write_of("put", text="once", after=fifo)
+        told.relay.take(write)
+        await until(lambda: project.lines("written"))
+        bench.pool.abandon()
+        assert await told.next() == Lost(write.request_id)
+        await asyncio.to_thread(open_fifo, fifo)
+
+
 async def test_what_refuses_a_start_is_told_as_the_workers_failure(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         told = Told(bench, bench.project(behaviour="refuse"))

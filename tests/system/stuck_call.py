@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 from daemon_bench import Client, eventually
 
@@ -16,8 +17,19 @@ from daemon_bench import Client, eventually
 class StuckCall:
     """A call that is in a worker which stands still. The daemon serves its metrics."""
 
-    def __init__(self, client: Client, metrics: Path, project: str = "main") -> None:
+    def __init__(
+        self,
+        client: Client,
+        metrics: Path,
+        project: str = "main",
+        *,
+        tool: str = "maad_get",
+        **arguments: Any,
+    ) -> None:
         self._client = client
+        self._tool, self._arguments = tool, arguments or {"docId": "nte-1"}
+        self.answer: dict[str, Any] | None = None
+        """None when the daemon left without one."""
         self.worker: int = client.ok("maad_health")["worker"]["pid"]
         os.kill(self.worker, signal.SIGSTOP)
         self._thread = threading.Thread(target=self._ask)
@@ -28,7 +40,7 @@ class StuckCall:
     def _ask(self) -> None:
         # The daemon may leave before it can answer.
         with contextlib.suppress(OSError, http.client.HTTPException, AssertionError, ValueError):
-            self._client.call("maad_get", docId="nte-1")
+            self.answer = self._client.call(self._tool, **self._arguments)
 
     def join(self) -> None:
         self._thread.join(20)

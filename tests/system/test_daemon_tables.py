@@ -439,7 +439,9 @@ def test_a_drain_refuses_new_work_and_a_second_signal_ends_it(
     health = http.client.HTTPConnection("127.0.0.1", daemon.wait_until_listening(), timeout=20)
     health.request("GET", "/healthz")
     assert health.getresponse().read() == b'{"ok":true}'
-    stuck = StuckCall(client, metrics)
+    stuck = StuckCall(
+        client, metrics, tool="maad_create", docType="note", fields={"title": "Cut off"}
+    )
     daemon.process.send_signal(signal.SIGTERM)
     assert eventually(lambda: '"msg":"shutdown_start"' in daemon.log)
     assert code(other.call("maad_get", docId="nte-2")) == "SHUTTING_DOWN"
@@ -451,6 +453,9 @@ def test_a_drain_refuses_new_work_and_a_second_signal_ends_it(
     daemon.process.send_signal(signal.SIGTERM)
     assert daemon.process.wait(30) == 1
     stuck.join()
+    # A worker had it: whether it was done, nobody knows.
+    assert code(stuck.answer) == "WORKER_LOST"
+    assert details(stuck.answer) == {"tool": "maad_create", "writeOutcome": "unknown_reconcile"}
     assert '"msg":"shutdown_forced"' in daemon.log
     events = [json.loads(line)["msg"] for line in audit.read_text().splitlines()]
     assert events == ["session_close"] * 2
@@ -503,6 +508,7 @@ def test_stuck_work_ends_the_drain_with_one(
     os.kill(stuck.worker, signal.SIGCONT)
     assert daemon.stop() == 1
     stuck.join()
+    assert code(stuck.answer) == "SHUTTING_DOWN"
     told = {line["msg"]: line for line in log_lines(daemon)}
     assert (told["shutdown_timeout"]["in_flight"], told["shutdown_timeout"]["level"]) == (1, 40)
     assert told["shutdown_complete"]["drain_timed_out"] is True

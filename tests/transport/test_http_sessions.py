@@ -291,6 +291,32 @@ def test_what_runs_when_the_server_closes_is_told_so(start, tokens):
     assert b'"SHUTTING_DOWN"' in answer
 
 
+def test_a_request_that_comes_as_the_sessions_end_is_told_that_the_server_does(start, tokens):
+    server = start()
+    session = server.initialize(tokens.admin)
+    half = HalfSent(server, tokens.admin)
+
+    def end():
+        server.server._app.end()
+        server.sessions.close_all(CloseReason.SHUTDOWN)
+
+    server.do(end)
+    half.connection.sendall(half.body[3:])
+    answers = [half.read_all()]
+    for token in (tokens.admin, "none"):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=15) as connection:
+            connection.sendall(
+                f"DELETE /mcp HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+                f"Mcp-Session-Id: {session}\r\n\r\n".encode()
+            )
+            answers.append(connection.recv(65_536))
+    for answer in answers[:2]:
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"connection: close" in answer
+        assert b'"SHUTTING_DOWN"' in answer
+    assert answers[2].startswith(b"HTTP/1.1 401 ")
+
+
 def test_a_token_that_dies_while_a_body_comes_in_is_turned_away_and_logged(start, doomed_tokens):
     server = start()
     doomed = doomed_tokens.registry.authenticate([f"Bearer {doomed_tokens.other}"]).token
