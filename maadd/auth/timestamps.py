@@ -11,7 +11,8 @@ _RFC_3339 = re.compile(
 
 
 def parse_timestamp(text: str) -> float | None:
-    """Seconds since the epoch, or None when `text` names no point in time.
+    """Seconds since the epoch, or None when `text` names no point in time of the years 1 to 9999
+    in UTC.
 
     Accepted are RFC 3339 with `Z` or an offset, and a bare date, which means midnight UTC.
     """
@@ -19,9 +20,11 @@ def parse_timestamp(text: str) -> float | None:
         return None
     try:
         moment = datetime.fromisoformat(text.upper())
-    except ValueError:
+        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        format_timestamp(seconds)  # an offset, or rounding, may lead beyond the year 9999
+    except (ValueError, OverflowError):
         return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return seconds
 
 
 def format_timestamp(seconds: float) -> str:

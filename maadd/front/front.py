@@ -115,7 +115,8 @@ class Front:
             self._tokens = self._load_tokens()
             pool = self._make_pool()
             pool.serve(instance.projects)
-            await pool.start()
+            with self._launched.runtime.placing_sockets():
+                await pool.start()
             try:
                 return await self._serve(pool, self._launched.runtime)
             finally:
@@ -244,7 +245,8 @@ class Front:
             log=self._log,
             audit=self._write_audit,
         )
-        await self._control.start()
+        with runtime.placing_sockets():
+            await self._control.start()
         keeper = RuntimeKeeper(runtime, pool, self._control, self._log)
         pool.before_start = keeper.check
         if state.instance.source != "file":

@@ -55,7 +55,8 @@ def launch(settings: Settings, instance: Instance) -> Launched:
         beside=settings.transport == "stdio",
     )
     spawner = Spawner(runtime.path)
-    spawner.warm()
+    with runtime.placing_sockets():
+        spawner.warm()
     return Launched(
         stdio, inherited, runtime, spawner, open_sink(_STDERR, pretty=settings.log_pretty)
     )

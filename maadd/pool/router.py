@@ -9,6 +9,7 @@ much as they do, and reading goes on until nothing is left.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 
 import msgspec
@@ -60,7 +61,7 @@ class Router:
         self._socket.router_mandatory = True
         self._socket.linger = _LINGER_MS
         self._socket.sndhwm = high_water
-        self._socket.bind(endpoint)
+        self.bind(endpoint)
         self._fd = int(self._socket.fileno())
         self._loop.add_reader(self._fd, self.drain)
         self._plan_drain()
@@ -85,8 +86,11 @@ class Router:
         self._plan_drain()
 
     def bind(self, endpoint: str) -> None:
-        """Take connections at one more place; those there are stay."""
-        self._socket.bind(endpoint)
+        """Take connections at one more place; those there are stay. OSError when it is none."""
+        try:
+            self._socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            raise OSError(error.errno, os.strerror(error.errno or 0), endpoint) from error
 
     def drain(self) -> None:
         """Hand over everything that has arrived."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from maadd.config.runtime_path import CONTROL_SOCKET, FRONTS_AT_MOST, runtime_path
 from maadd.protocol.errors import MaadError
@@ -18,6 +19,9 @@ _LOCK = "lock"
 _WORKERS = "workers.sock"
 _SOCKET = ".sock"
 _FORK_SERVER = "listener-"
+
+_OTHER_PLACE = "see to its file system, or set MAADD_RUNTIME_DIR to a directory on another one"
+_CREATE_PARENT = "create its parent or set MAADD_RUNTIME_DIR"
 
 
 class RuntimeDir:
@@ -74,6 +78,17 @@ class RuntimeDir:
     def control_path(self) -> str:
         """The socket that takes commands of the command line."""
         return os.path.join(self.path, CONTROL_SOCKET)
+
+    @contextlib.contextmanager
+    def placing_sockets(self) -> Iterator[None]:
+        """Inside, sockets are made in the directory; INSTANCE_CONFIG_INVALID when they cannot be."""
+        try:
+            yield
+        except OSError as error:
+            raise _unusable(
+                f"no socket can be made in the runtime directory {self.path} ({error.strerror}); "
+                f"{_OTHER_PLACE}"
+            ) from error
 
     @property
     def is_intact(self) -> bool:
@@ -182,7 +197,7 @@ def _make_private(path: str) -> None:
     except OSError as error:
         raise _unusable(
             f"the runtime directory {path} cannot be created ({error.strerror}); "
-            "create its parent or set MAADD_RUNTIME_DIR"
+            + (_OTHER_PLACE if error.errno == errno.ENOSPC else _CREATE_PARENT)
         ) from error
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -212,7 +227,9 @@ def _lock(path: str) -> int:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise _unusable(f"the lock {path} cannot be opened ({error.strerror})") from error
+        raise _unusable(
+            f"the lock {path} cannot be opened ({error.strerror}); {_OTHER_PLACE}"
+        ) from error
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -224,8 +241,14 @@ def _lock(path: str) -> int:
             f"uses the runtime directory {os.path.dirname(path)}; stop it first, or set another "
             "MAADD_RUNTIME_DIR if it serves another instance",
         ) from error
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    except OSError as error:
+        os.close(fd)
+        raise _unusable(
+            f"the lock {path} cannot be written ({error.strerror}); {_OTHER_PLACE}"
+        ) from error
     return fd
 
 

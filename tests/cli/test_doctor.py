@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from maadd.cli.doctor import disk, installation, watching
+from maadd.cli.doctor import disk, installation, runtime, watching
 from maadd.cli.doctor.locks import lock_holders
 from maadd_worker.disk.owner_lock import OwnerLock
 
@@ -228,6 +228,15 @@ def test_a_runtime_directory_that_others_can_enter(doctor: Any, tmp_path: Path) 
     os.chmod(run, 0o755)
     found = checks(doctor(MAADD_RUNTIME_DIR=str(run)))
     assert found["runtime directory"] == [("problem", f"{run} is open to other users (mode 0755)")]
+
+
+def test_a_runtime_directory_on_a_full_disk(
+    doctor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "_LEAST_BYTES", 10**18)
+    found = checks(doctor(MAADD_RUNTIME_DIR=str(tmp_path / "run")))
+    text = f"the file system of {tmp_path} is full"
+    assert found["runtime directory"] == [("problem", text)]
 
 
 def test_too_few_watches_and_too_little_room(doctor: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import resource
 import shutil
 import socket
 import stat
@@ -11,8 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import structlog
 
 from maadd.config.runtime_path import control_sockets, runtime_path
+from maadd.pool.router import Router
 from maadd.pool.runtime_dir import RuntimeDir
 from maadd.protocol.errors import MaadError
 
@@ -126,6 +129,32 @@ def test_a_directory_of_another_user_is_refused(
     monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
     error = refusal("/srv/x", {"MAADD_RUNTIME_DIR": short_dir})
     assert f"belongs to user {os.getuid()}" in error.message
+
+
+def test_a_disk_that_takes_no_more_is_named(short_dir: str) -> None:
+    environ = {"MAADD_RUNTIME_DIR": f"{short_dir}/run"}
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        error = refusal("/srv/x", environ)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert error.code == "INSTANCE_CONFIG_INVALID"
+    assert error.message == (
+        f"the lock {short_dir}/run/lock cannot be written (File too large); see to its file "
+        "system, or set MAADD_RUNTIME_DIR to a directory on another one"
+    )
+    RuntimeDir.claim("/srv/x", environ).release()
+
+
+async def test_a_socket_that_cannot_be_made_is_a_fault_of_the_directory(short_dir: str) -> None:
+    runtime = RuntimeDir.claim("/srv/x", {"MAADD_RUNTIME_DIR": f"{short_dir}/run"})
+    endpoint = f"ipc://{short_dir}/none/workers.sock"
+    with pytest.raises(MaadError) as caught, runtime.placing_sockets():
+        Router(endpoint, lambda *_: None, high_water=1, log=structlog.get_logger())
+    runtime.release()
+    assert caught.value.code == "INSTANCE_CONFIG_INVALID"
+    assert f"in the runtime directory {short_dir}/run (No such file" in caught.value.message
 
 
 def test_a_missing_parent_is_named(short_dir: str) -> None:

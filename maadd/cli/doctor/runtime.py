@@ -11,6 +11,9 @@ from maadd.config.runtime_path import CONTROL_SOCKET, runtime_path
 from maadd.pool.runtime_dir import MAX_SOCKET_PATH
 from maadd.protocol.ownership import lock_holders
 
+_LEAST_BYTES = 64 * 1024
+"""A lock and a handful of sockets."""
+
 _SHORTER = "set MAADD_RUNTIME_DIR to a shorter directory"
 
 
@@ -40,7 +43,7 @@ def _directory(path: str) -> Check:
         if not os.access(parent, os.W_OK | os.X_OK):
             advice = "set MAADD_RUNTIME_DIR to a directory of your own"
             return problem("runtime directory", f"{path} cannot be made in {parent}", advice)
-        return ok("runtime directory", f"{path}, made when a server starts")
+        return _room(parent) or ok("runtime directory", f"{path}, made when a server starts")
     mode = stat.S_IMODE(found.st_mode)
     if not stat.S_ISDIR(found.st_mode):
         return problem("runtime directory", f"{path} is no directory", f"rm {path}")
@@ -50,7 +53,20 @@ def _directory(path: str) -> Check:
     if mode & 0o077:
         text = f"{path} is open to other users (mode {mode:04o})"
         return problem("runtime directory", text, f"chmod 700 {path}")
-    return ok("runtime directory", path)
+    return _room(path) or ok("runtime directory", path)
+
+
+def _room(path: str) -> Check | None:
+    """What is wrong when lock and sockets find no room in this directory."""
+    entries = os.statvfs(path)
+    if entries.f_bavail * entries.f_frsize < _LEAST_BYTES:
+        text = f"the file system of {path} is full"
+    elif entries.f_files and not entries.f_favail:
+        text = f"the file system of {path} has no free inodes"
+    else:
+        return None
+    advice = "make room there, or set MAADD_RUNTIME_DIR to a directory on another one"
+    return problem("runtime directory", text, advice)
 
 
 def _server(path: str) -> Check:
