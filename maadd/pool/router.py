@@ -61,7 +61,11 @@ class Router:
         self._socket.router_mandatory = True
         self._socket.linger = _LINGER_MS
         self._socket.sndhwm = high_water
-        self.bind(endpoint)
+        try:
+            self.bind(endpoint)
+        except OSError:
+            self._context.destroy(linger=0)
+            raise
         self._fd = int(self._socket.fileno())
         self._loop.add_reader(self._fd, self.drain)
         self._plan_drain()

@@ -81,7 +81,7 @@ class RuntimeDir:
 
     @contextlib.contextmanager
     def placing_sockets(self) -> Iterator[None]:
-        """Inside, sockets are made in the directory; INSTANCE_CONFIG_INVALID when they cannot be."""
+        """Inside, sockets are made in the directory; INSTANCE_CONFIG_INVALID when none can be."""
         try:
             yield
         except OSError as error:
