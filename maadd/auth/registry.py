@@ -17,6 +17,7 @@ import msgspec
 
 from maadd.auth.bearer import PLAINTEXT, Authentication, bearer_text
 from maadd.auth.issue import TokenSpec
+from maadd.auth.permissions import loose_permissions
 from maadd.auth.record import (
     ANY_PROJECT,
     TokenRecord,
@@ -39,7 +40,6 @@ from maadd.auth.tokens_file import (
     FileStamp,
     StoredTokens,
     file_stamp,
-    loose_permissions,
     read_tokens,
     registry_lock,
     write_tokens,

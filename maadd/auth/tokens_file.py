@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import secrets
-import stat
 import time
 from collections.abc import Iterator
 
@@ -68,30 +67,6 @@ def read_tokens(path: str) -> StoredTokens:
     except OSError as error:
         raise tokens_invalid(f"cannot be read: {error.strerror}") from None
     return StoredTokens(parse_tokens(data), _stamp(status))
-
-
-def loose_permissions(path: str) -> list[str]:
-    """What lets others than the owner at the registry: a text for `_auth/`, for the file, and for
-    the folder that a link leads to, where they must not put another file in its place."""
-    problems = []
-    folder, linked = os.path.dirname(path), os.path.dirname(os.path.realpath(path))
-    for place, mode in ((folder, "700"), (path, "600")):
-        try:
-            bits = stat.S_IMODE(os.stat(place).st_mode)
-        except OSError:
-            continue  # absent, or reading it will say why it cannot be examined
-        if bits & 0o077:
-            name = os.path.relpath(place, os.path.dirname(folder))
-            problems.append(f"{name} is open to others (mode {bits:o}); run 'chmod {mode}' on it")
-    if linked != os.path.realpath(folder):
-        with contextlib.suppress(OSError):
-            bits = stat.S_IMODE(os.stat(linked).st_mode)
-            if bits & 0o022 and not bits & stat.S_ISVTX:
-                problems.append(
-                    f"others may write in the folder that {os.path.basename(path)} links to (mode "
-                    f"{bits:o}); run 'chmod go-w' on it"
-                )
-    return problems
 
 
 @contextlib.contextmanager

@@ -91,8 +91,48 @@ def test_a_registry_behind_a_link_is_kept_from_others_there_too(tokens_path: Pat
         elsewhere.chmod(mode)
         assert TokenRegistry.load(str(tokens_path)).warnings == []
     elsewhere.chmod(0o775)
-    with pytest.raises(MaadError, match=r"may write in the folder .* links to .* 'chmod go-w'"):
+    with pytest.raises(MaadError, match=rf"may write in the folder {elsewhere} .* 'chmod go-w'"):
         TokenRegistry.load(str(tokens_path))
+
+
+def test_nobody_else_can_turn_a_link_on_the_way_to_the_registry(tokens_path: Path) -> None:
+    secrets, between = tokens_path.parents[1] / "secrets", tokens_path.parents[1] / "between"
+    for folder in (secrets, between, tokens_path.parent):
+        folder.mkdir(mode=0o700)
+    (between / "second").symlink_to("../secrets")
+    (between / "first").symlink_to("second/registry.yaml")
+    tokens_path.symlink_to("../between/./first")
+    TokenRegistry.load(str(tokens_path)).issue(ADMIN)
+    between.chmod(0o1777)
+    assert TokenRegistry.load(str(tokens_path)).warnings == []
+    between.chmod(0o777)
+    open_to_others = TokenRegistry.load(str(tokens_path), lax_permissions=True).warnings
+    assert [text.split(" from ")[0] for text in open_to_others] == [
+        f"others may write in the folder {between}"
+    ] * 2
+    assert "(first)" in open_to_others[0]
+    assert "(second)" in open_to_others[1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_link_to_the_registry_belongs_to_nobody_else(tokens_path: Path) -> None:
+    secrets, between = tokens_path.parents[1] / "secrets", tokens_path.parents[1] / "between"
+    for folder in (secrets, between, tokens_path.parent):
+        folder.mkdir(mode=0o700)
+    (between / "link").symlink_to("../secrets/registry.yaml")
+    tokens_path.symlink_to("../between/link")
+    TokenRegistry.load(str(tokens_path)).issue(ADMIN)
+    for place in (between, between / "link", secrets, secrets / "registry.yaml"):
+        os.lchown(place, 4711, -1)
+        (problem,) = TokenRegistry.load(str(tokens_path), lax_permissions=True).warnings
+        assert problem.startswith(f"{place}, from where the path of the token registry leads on")
+        assert problem.endswith("belongs to user 4711; run 'chown' on it")
+        os.lchown(place, 0, -1)
+    # Whoever has the folder of the instance has everything there.
+    os.lchown(between, 4711, -1)
+    os.lchown(tokens_path.parents[1], 4711, -1)
+    assert TokenRegistry.load(str(tokens_path)).warnings == []
+    os.lchown(tokens_path.parents[1], 0, -1)
 
 
 def test_issue(tokens_path: Path) -> None:

@@ -6,8 +6,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+from maadd.auth.permissions import loose_permissions
 from maadd.auth.record import TokenState, token_state
-from maadd.auth.tokens_file import loose_permissions, read_tokens
+from maadd.auth.tokens_file import read_tokens
 from maadd.cli.doctor.check import Check, of_errors, ok, problem, warning
 from maadd.cli.tables import counted
 from maadd.config.instance import Instance, load_instance
