@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from maadd.protocol.errors import MaadError, MaadErrors, WireError, errors_of
+from maadd.protocol.bounded_errors import bounded
+from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 from maadd.protocol.size import envelope_tail
+
+_LONGEST_ERRORS = 16_384
+"""Bytes up to which errors are answered as they are."""
 
 _encode = msgspec.json.encode
 
@@ -55,13 +58,10 @@ def dry_run(
     return b"".join(parts)
 
 
-def failure(errors: bytes, *, meta: dict[str, Any] | None) -> bytes:
-    """`{"ok":false,"errors":[…],"_meta"?}`."""
-    return b"".join((b'{"ok":false,"errors":', errors, envelope_tail(None, meta)))
-
-
-def encode_errors(failures: MaadError | MaadErrors | Sequence[WireError]) -> bytes:
-    """The `errors` list as JSON."""
-    if isinstance(failures, (MaadError, MaadErrors)):
-        return _encode([error.wire() for error in errors_of(failures)])
-    return _encode(list(failures))
+def failure(failures: MaadError | MaadErrors, *, meta: dict[str, Any] | None) -> bytes:
+    """`{"ok":false,"errors":[…],"_meta"?}`; errors that repeat too much of the call are cut."""
+    errors = [error.wire() for error in errors_of(failures)]
+    text = _encode(errors)
+    if len(text) > _LONGEST_ERRORS:
+        text = _encode([bounded(error) for error in errors])
+    return b"".join((b'{"ok":false,"errors":', text, envelope_tail(None, meta)))

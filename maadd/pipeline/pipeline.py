@@ -438,7 +438,7 @@ class Pipeline:
         self._log_call(caller, trace, code, seconds)
         if code == "SESSION_CANCELLED" and isinstance(caller, Session):
             self._sessions.close(caller, CloseReason.TRANSPORT)
-        return CallResult(envelope.failure(envelope.encode_errors(failure), meta=meta), True)
+        return CallResult(envelope.failure(failure, meta=meta), True)
 
     def _log_write(self, spec: ToolSpec, args: Any, trace: _Trace) -> None:
         log_engine(

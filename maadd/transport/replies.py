@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from maadd.protocol.errors import ERROR_CODES
+from maadd.protocol.bounded_errors import bounded
+from maadd.protocol.errors import ERROR_CODES, WireError
 from maadd.transport.messages import error_response
 
 AsgiMessage = MutableMapping[str, Any]
@@ -50,9 +51,7 @@ def refusal(
     details: dict[str, Any] | None = None,
 ) -> Answer:
     """An error of our own layer: `{"ok":false,"errors":[{code,message,details?}]}`."""
-    error: dict[str, Any] = {"code": code, "message": message}
-    if details is not None:
-        error["details"] = details
+    error = bounded(WireError(code, message, details))
     body = msgspec.json.encode({"ok": False, "errors": [error]})
     http = status or ERROR_CODES[code].http or 500
     return Answer(http, body, [*_JSON, *extra], code)

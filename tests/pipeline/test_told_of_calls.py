@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -113,3 +114,15 @@ def test_with_a_token_the_audit_line_names_it_and_its_people(make_bench: Any) ->
         "user_id": "usr-1",
         "role": "writer",
     }
+
+
+def test_a_refusal_repeats_no_more_of_a_call_than_tells_what_it_is_about(make_bench: Any) -> None:
+    bench = make_bench()
+    answers = [
+        bench.call("maad_get", docId="x", project="p" * 900_000),
+        bench.call("maad_get", docId="x", **{f"unknown{n}": 1 for n in range(5_000)}),
+        bench.call("t" * 900_000),
+    ]
+    for answer in answers:
+        assert answer["ok"] is False
+        assert len(json.dumps(answer)) < 40_000
