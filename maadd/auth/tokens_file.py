@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -65,7 +66,7 @@ def read_tokens(path: str) -> StoredTokens:
     except (FileNotFoundError, NotADirectoryError):
         return StoredTokens(EMPTY_DOCUMENT, None)
     except OSError as error:
-        raise tokens_invalid(f"cannot be read: {error.strerror}") from None
+        raise _unusable("read", error) from None
     return StoredTokens(parse_tokens(data), _stamp(status))
 
 
@@ -84,7 +85,7 @@ def registry_lock(path: str, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
             os.path.join(folder, "tokens.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
         )
     except OSError as error:
-        raise tokens_invalid(f"cannot be locked: {error.strerror}") from None
+        raise _unusable("locked", error) from None
     try:
         _keep_owner(descriptor, os.stat(os.path.dirname(path)))
         deadline = time.monotonic() + wait_s
@@ -119,8 +120,24 @@ def write_tokens(path: str, document: TokensDocument) -> FileStamp:
     except OSError as error:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-        raise tokens_invalid(f"cannot be written: {error.strerror}") from None
+        raise _unusable("written", error) from None
     return stamp
+
+
+def _unusable(action: str, error: OSError) -> MaadError:
+    """TOKENS_FILE_INVALID `{errno}`, with what to do."""
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            hint = "free some space on the disk of the instance"
+        case errno.EROFS:
+            hint = "mount the file system of the instance for writing"
+        case errno.EACCES | errno.EPERM:
+            hint = "run this as the owner of _auth/"
+        case _:
+            hint = "check _auth/ and the disk"
+    problem = tokens_invalid(f"cannot be {action}: {error.strerror}; {hint}")
+    name = errno.errorcode.get(error.errno or 0, "EIO")
+    return MaadError(problem.code, problem.message, {"errno": name})
 
 
 def _stamp(status: os.stat_result) -> FileStamp:

@@ -101,8 +101,8 @@ class ControlConnection:
         """The next message. OSError at the end of the connection."""
         try:
             return self._read(body_length(self._read(HEADER_BYTES)))
-        except ValueError as error:
-            raise ConnectionError(str(error)) from error
+        except ValueError:
+            raise ConnectionError("what listens there is no maadd server") from None
 
     def wait_at_most(self, seconds: float) -> None:
         """For each `receive` from now on; TimeoutError, which is an OSError."""

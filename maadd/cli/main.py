@@ -11,7 +11,7 @@ import click
 
 from maadd import __version__
 from maadd.cli.streams import OutputLost, drop_output, open_standard_streams
-from maadd.cli.targets import target_options
+from maadd.cli.targets import DELETED_FOLDER, means_deleted_folder, target_options
 
 _NOBODY_READS = 141
 """What a shell shows for a program that SIGPIPE has ended."""
@@ -139,22 +139,13 @@ def _run(arguments: Sequence[str] | None) -> int:
     except OutputLost:
         raise
     except FileNotFoundError as error:
-        if error.filename is not None or _has_folder():
+        if not means_deleted_folder(error):
             return _internal(error)
-        text = "the current folder was deleted; change to another one, or name all paths from /"
-        click.echo(f"maad: {text}", err=True)
+        click.echo(f"maad: {DELETED_FOLDER}", err=True)
         return 1
     except Exception as error:
         return _internal(error)
     return code if isinstance(code, int) else 0
-
-
-def _has_folder() -> bool:
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        return False
-    return True
 
 
 def _internal(error: Exception) -> int:

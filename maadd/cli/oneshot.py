@@ -240,7 +240,9 @@ def _open_engine(root: str, settings: Settings, *, reads_only: bool) -> _OwnEngi
 def _locked(root: str, failure: MaadError, unreachable: Unreachable | None) -> MaadError:
     """Who holds the project, what to do about that, and why it cannot be asked."""
     reason = "it takes no commands" if unreachable is None else unreachable.reason
+    reasons = [] if reason in failure.message else [reason]
     server = last_owner(root).server
     if server is not None and server.pid == (failure.details or {}).get("ownerPid"):
-        reason = f"it serves {server.serves}, and {reason}"
-    return MaadError(failure.code, f"{failure.message} ({reason})", failure.details)
+        reasons.insert(0, f"it serves {server.serves}")
+    more = f" ({', and '.join(reasons)})" if reasons else ""
+    return MaadError(failure.code, f"{failure.message}{more}", failure.details)

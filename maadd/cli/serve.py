@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from maadd.cli.targets import given_targets, target_options
+from maadd.cli.targets import (
+    DELETED_FOLDER,
+    given_targets,
+    means_deleted_folder,
+    target_options,
+)
 
 if TYPE_CHECKING:
     from maadd.config.settings import Settings
@@ -83,6 +88,11 @@ def serve_command(**flags: Any) -> int:
     except (MaadError, MaadErrors) as failure:
         refusals = [f"{error.code}: {error.message}" for error in errors_of(failure)]
         click.echo(" ".join("; ".join(refusals).split()), err=True)
+        code = 1
+    except FileNotFoundError as error:
+        if not means_deleted_folder(error):
+            raise
+        click.echo(f"INSTANCE_CONFIG_INVALID: {DELETED_FOLDER}", err=True)
         code = 1
     leave_hanging_threads(threads, code)
     return code

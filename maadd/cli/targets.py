@@ -20,6 +20,20 @@ _META = "maadd.target."
 """Options given anywhere on the line meet in the `meta` of the click contexts, which share it."""
 
 
+DELETED_FOLDER = "the current folder was deleted; change to another one, or name all paths from /"
+
+
+def means_deleted_folder(error: FileNotFoundError) -> bool:
+    """Whether it says that the folder of this process is gone, and not some file."""
+    if error.filename is not None:
+        return False
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
+
+
 def target_options(command: _Command) -> _Command:
     """What every command takes: `--project` and `--instance`, anywhere on the line.
 

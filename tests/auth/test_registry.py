@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import math
 import os
 import re
+import resource
 import stat
 import subprocess
 import sys
@@ -15,6 +17,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from maadd.auth import tokens_file
 from maadd.auth.boot import check_bootable
 from maadd.auth.issue import TokenSpec
 from maadd.auth.record import ProjectGrant, TokenRecord, expiry_of, hash_plaintext, token_state
@@ -365,6 +368,45 @@ def test_a_failed_write_changes_nothing(tokens_path: Path) -> None:
     assert "cannot be written" in caught.value.message
     assert registry.records() == (before,)
     assert file_stamp(str(tokens_path)) == stamp
+
+
+def test_a_disk_that_takes_no_more_is_told_with_its_reason(tokens_path: Path) -> None:
+    registry = load(tokens_path)
+    registry.issue(ADMIN)
+    written = tokens_path.read_bytes()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(MaadError) as caught:
+            registry.issue(READER)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (code(caught), caught.value.details) == ("TOKENS_FILE_INVALID", {"errno": "EFBIG"})
+    assert caught.value.message.endswith("written: File too large; check _auth/ and the disk")
+    assert tokens_path.read_bytes() == written
+    assert sorted(os.listdir(tokens_path.parent)) == ["tokens.lock", "tokens.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [
+        (errno.ENOSPC, "free some space on the disk of the instance"),
+        (errno.EROFS, "mount the file system of the instance for writing"),
+        (errno.EACCES, "run this as the owner of _auth/"),
+    ],
+)
+def test_what_refuses_the_lock_is_told_with_what_to_do(
+    tokens_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, hint: str
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    registry = load(tokens_path)
+    monkeypatch.setattr(tokens_file, "_ensure_folder", refuse)
+    with pytest.raises(MaadError) as caught:
+        registry.issue(ADMIN)
+    assert caught.value.details == {"errno": errno.errorcode[number]}
+    assert caught.value.message.endswith(f"cannot be locked: {os.strerror(number)}; {hint}")
 
 
 def test_what_a_killed_writer_left_is_removed(tokens_path: Path) -> None:

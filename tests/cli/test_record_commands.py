@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from maadd.cli.control_client import Unreachable
+from maadd.cli.oneshot import _locked
+from maadd.protocol.errors import MaadError
 from maadd_worker.disk.owner_lock import OwnerLock
 
 OWNER = """
@@ -205,6 +208,14 @@ def test_an_owner_elsewhere_is_named_with_the_next_step(run: Any, project: Path)
         "or send the request to that server (it takes no commands)"
     ) in " ".join(done.err.split())
     assert run("get", "nt-tide").code == 0
+
+
+def test_what_stands_in_a_refusal_already_is_not_said_again(project: Path) -> None:
+    stopped = "it is stopped: `kill -CONT 7` lets it go on"
+    refusal = MaadError("PROJECT_LOCKED", f"open in the daemon of x; {stopped}", {"ownerPid": 7})
+    assert _locked(str(project), refusal, Unreachable(stopped, final=True)).message == (
+        refusal.message
+    )
 
 
 def test_a_project_that_servers_only_read_is_read_with_them(run: Any, project: Path) -> None:
