@@ -15,6 +15,7 @@ from maadd.cli.output import (
     json_option,
     print_json,
     wants_json,
+    warn,
 )
 from maadd.cli.tables import print_table
 from maadd.cli.targets import command_settings, target_options
@@ -64,6 +65,8 @@ def reload_command() -> int:
         refused = tokens["error"]
         reason = f"the token registry was not taken over, its tokens go on: {refused['message']}"
         fail(MaadError(refused["code"], reason))
+    if tokens is not None and not tokens["active"]:
+        warn("no token is active now: nobody can authenticate before one is issued")
     return 0
 
 

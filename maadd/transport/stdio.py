@@ -31,6 +31,7 @@ from maadd.transport.peer import McpFace, Peer
 from maadd.transport.revisions import STATELESS_REVISIONS
 from maadd.transport.stateless_calls import EnvelopeRejection, answer_ours, is_ours
 from maadd.transport.stdio_pipe import InputPipe, OutputPipe
+from maadd.transport.unreadable import readable_id, reason_of
 
 _LINE_SLACK = 65_536
 """A line may be so much longer than the largest arguments."""
@@ -128,8 +129,9 @@ class StdioServer:
             return
         try:
             messages = decode_messages(line)
-        except NotAMessage:
-            await self._send(error_response(None, PARSE_ERROR, "The line is no JSON-RPC message"))
+        except NotAMessage as fault:
+            text = f"The line is no JSON-RPC message: {reason_of(fault)}"
+            await self._send(error_response(readable_id(line), PARSE_ERROR, text))
             return
         self._sessions.touch(self._session)
         for message in messages:

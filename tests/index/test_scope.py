@@ -232,6 +232,11 @@ def test_bounds_compare_by_code_units(project):
         ("task", {"state": ["todo", "done"]}, [("FILTER_ARRAY_OF_SCALARS", "state")]),
         ("task", {"state": ["todo"]}, []),
         ("task", {"state": [{"op": "neq", "value": "a"}, "todo"]}, []),
+        (
+            "task",
+            {"state": {"op": "neq", "value": "a", "or": "b"}},
+            [("FILTER_MEMBER_IGNORED", "state")],
+        ),
     ],
 )
 def test_warnings(project, doc_type, filters, expected):

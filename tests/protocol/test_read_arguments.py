@@ -79,6 +79,7 @@ def test_what_is_needed_and_what_is_taken_without_being_given(
         ("relationship_paths", {"startDocId": "x", "fieldLabels": [""]}, "fieldLabels[0]"),
         ("relationship_paths", {"startDocId": "x", "extractionKinds": ["x"]}, "extractionKinds[0]"),
         ("aggregate", {"groupBy": "x", "limit": 0}, "limit"),
+        ("aggregate", {"groupBy": ["x", 3]}, "groupBy[1]"),
         ("aggregate", {"groupBy": "x", "metric": {"field": "y", "op": "median"}}, "metric.op"),
         ("join", {"docType": "x", "refs": [], "limit": 0}, "limit"),
         ("verify", {"mode": "all"}, "mode"),

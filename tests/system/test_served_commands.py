@@ -161,7 +161,12 @@ def test_a_reload_that_did_not_take_the_tokens_over_fails(served: Served) -> Non
     assert done.returncode == 1
     assert json.loads(done.stdout)["tokens"]["reloaded"] is False
     assert "TOKENS_FILE_INVALID: the token registry was not taken over" in done.stderr
+    stored.unlink()
+    done = served.maad("instance", "reload", f"--instance={served.instance.path}", **runtime)
+    assert (done.returncode, json.loads(done.stdout)["tokens"]["total"]) == (0, 0)
+    assert "no token is active now" in done.stderr
     stored.write_text(good)
+    stored.chmod(0o600)
     done = served.maad("instance", "reload", f"--instance={served.instance.path}", **runtime)
     assert (done.returncode, json.loads(done.stdout)["tokens"]["reloaded"]) == (0, True)
 

@@ -132,6 +132,13 @@ def test_a_line_that_is_no_message_is_answered(piped, text):
     assert "result" in piped.ask(HELLO)
 
 
+def test_a_number_that_no_json_has_leaves_the_request_its_answer(piped):
+    piped.ask(HELLO)
+    refused = piped.ask(b'{"jsonrpc":"2.0","id":6,"method":"ping","params":{"x":NaN}}\n')
+    assert (refused["id"], refused["error"]["code"]) == (6, -32700)
+    assert "no JSON-RPC message: JSON is malformed" in refused["error"]["message"]
+
+
 def test_half_a_character_leaves_the_request_its_answer(piped):
     """Whose id would be lost, and its client waiting, if the line counted as no JSON."""
     piped.ask(HELLO)

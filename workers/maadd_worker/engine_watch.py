@@ -198,7 +198,10 @@ class Watching:
         if not pending or tool in ("maad_health", "maad_get"):
             return outcome
         advice = Advice(
-            "", f"{pending} changed files are not indexed yet; ask again soon", "INDEX_BEHIND"
+            "",
+            f"{pending} files may have changed since they were indexed and are being looked at; "
+            "ask again soon",
+            "INDEX_BEHIND",
         )
         return msgspec.structs.replace(outcome, warnings=(*outcome.warnings, advice))
 

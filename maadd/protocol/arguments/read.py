@@ -169,13 +169,14 @@ class AggregateArgs(RoutedArguments, frozen=True):
 
     def __post_init__(self) -> None:
         keys = [self.group_by] if isinstance(self.group_by, str) else self.group_by
-        if (
-            not isinstance(keys, list | tuple)
-            or not 1 <= len(keys) <= MAX_GROUP_KEYS
-            or not all(isinstance(key, str) for key in keys)
-        ):
+        if not isinstance(keys, list | tuple) or not 1 <= len(keys) <= MAX_GROUP_KEYS:
             raise ConflictingArguments(
                 ("groupBy", f"expected a text or a list of 1 to {MAX_GROUP_KEYS} texts")
+            )
+        wrong = [place for place, key in enumerate(keys) if not isinstance(key, str)]
+        if wrong:
+            raise ConflictingArguments(
+                *((f"groupBy[{place}]", "expected a text") for place in wrong)
             )
         if self.order_by == "metric" and self.metric is None:
             raise ConflictingArguments(("orderBy", "'metric' needs a metric"))

@@ -15,6 +15,8 @@ OPERATORS = ("eq", "neq", "gt", "gte", "lt", "lte", "in", "contains", "between")
 MAX_FIELDS = 100
 MAX_OPERATORS = 100
 """Per call, and per field: far above any use, below what SQLite's parser takes."""
+_MEMBERS = 2
+"""Of an operator: `op` and `value`."""
 
 _ASCII_LETTER = re.compile("[A-Za-z]")
 
@@ -59,6 +61,8 @@ def flatten_condition(
         item = waiting.pop()
         if isinstance(item, Mapping):
             parts.extend(_operator(name, item))
+            if len(item) > _MEMBERS:
+                warnings.append(_more_members(name, item))
         elif not isinstance(item, list):
             parts.append(("eq", item))
         elif not item:
@@ -148,6 +152,16 @@ def _above(low: Any, high: Any) -> bool:
 
 def _code_units(text: str) -> bytes:
     return text.encode("utf-16-be", "surrogatepass")
+
+
+def _more_members(name: str, given: Mapping[Any, Any]) -> ScopeWarning:
+    others = ", ".join(f'"{member[:40]}"' for member in [*given] if member not in ("op", "value"))
+    return ScopeWarning(
+        "FILTER_MEMBER_IGNORED",
+        name,
+        f'an operator on "{name}" has members beside op and value, which mean nothing: '
+        f"{others[:200]}; for several operators give a list of them",
+    )
 
 
 def _array_of_scalars(name: str) -> ScopeWarning:

@@ -50,7 +50,8 @@ def health(context: ReadContext, args: HealthArgs) -> Outcome:
         advisories.append(
             {
                 "code": "indexIncomplete",
-                "message": f"{pending} files are not in the index yet; they are being indexed",
+                "message": f"{pending} files may have changed since they were indexed; they are "
+                "being looked at",
             }
         )
     return Outcome(report | data | {"advisories": advisories})
