@@ -63,7 +63,7 @@ def all_pages(host: Host, **delivery: Any) -> list[dict[str, Any]]:
 
 def test_a_contract_says_everything_and_changes_nothing(open_host: OpenHost) -> None:
     host = open_host()
-    before = snapshot(host.root), host.engine._model, host.engine.health()["lastWriteAt"]
+    before = snapshot(host.root), host.engine._in_use.taken, host.engine.health()["lastWriteAt"]
     data = host.contract()
     assert set(data) == {
         "contract", "docType", "schemaDigest", "schemaProjection", "contentProjection",
@@ -72,7 +72,7 @@ def test_a_contract_says_everything_and_changes_nothing(open_host: OpenHost) -> 
     assert data["schemaContract"]["engineVersion"] == __version__
     assert schema_digest(data["schemaContract"]) == data["schemaDigest"]
     assert data["effectiveHistoryMode"] == "audit"
-    after = snapshot(host.root), host.engine._model, host.engine.health()["lastWriteAt"]
+    after = snapshot(host.root), host.engine._in_use.taken, host.engine.health()["lastWriteAt"]
     assert after == before
 
 

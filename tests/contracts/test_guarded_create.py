@@ -23,13 +23,13 @@ from maadd.protocol.strict_json import parse_json
 def refused(host: Host, request: dict[str, Any], **more: Any) -> dict[str, Any]:
     """The refusal of a create; nothing in the project is another than before."""
     host.catch_up()
-    before = snapshot(host.root), host.engine.health(), host.engine._model
+    before = snapshot(host.root), host.engine.health(), host.engine._in_use.taken
     error = host.error("maad_create_guarded", request, **more)
     health = host.engine.health()
     assert snapshot(host.root) == before[0]
     assert health["lastWriteAt"] == before[1]["lastWriteAt"]
     assert health["history"] == before[1]["history"]
-    assert host.engine._model is before[2]
+    assert host.engine._in_use.taken is before[2]
     return error
 
 
@@ -415,10 +415,10 @@ def test_the_engine_goes_on_with_the_schema_of_the_create(open_host: OpenHost) -
 def test_a_refusal_leaves_the_schema_of_the_engine_alone(open_host: OpenHost) -> None:
     host = open_host("feed")
     schema = host.root / "_schema/memo.v1.yaml"
-    stored = host.engine._model
+    stored = host.engine._in_use.taken
     schema.write_text(schema.read_text() + "# a remark\n")
     host.error("maad_create_guarded", host.request(expectedContentDigest="0" * 64))
-    assert host.engine._model is stored
+    assert host.engine._in_use.taken is stored
 
 
 def test_without_a_permit_nothing_is_published(open_host: OpenHost) -> None:

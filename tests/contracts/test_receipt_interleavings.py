@@ -86,7 +86,7 @@ class People:
             file.write("#\n")
 
     def reload(self) -> None:
-        self.host.engine._adopt(ModelRefresh(load_model(self.host.engine._root), {}))
+        self.host.engine._in_use.adopt(ModelRefresh(load_model(self.host.engine._root), {}))
 
     def restore(self) -> None:
         """The record as it was, committed."""

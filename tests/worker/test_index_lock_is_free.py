@@ -66,7 +66,7 @@ def test_other_work_of_the_same_group_goes_on_without_the_lock(
     project.ok("maad_create", docType="ship", fields={"name": "Ada"})
     hold_the_index_back(project)
     spy = Spy(project.root)
-    monkeypatch.setattr(project.engine, "_maintenance", lambda call: spy() or Outcome({}))
+    monkeypatch.setattr(project.engine._maintenance, "answer", lambda call: spy() or Outcome({}))
     project.group(create(project, "Bo"), project.request("maad_reload", {}))
     assert spy.seen == [False]
 

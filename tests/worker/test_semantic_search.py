@@ -372,7 +372,7 @@ def test_a_mode_that_does_not_exist(words: Any) -> None:
     from maadd_worker.semantic.search import Request
     from maadd_worker.semantic.search import search as run
 
-    scope = build_scope(None, None, words.engine._model.model)
+    scope = build_scope(None, None, words.engine._in_use.model)
     request = Request("x", "psychic", 1, False, scope, False, "")
     with pytest.raises(MaadError) as caught:
         run(words._reader, words.engine._semantic.reads, request, lambda: None)

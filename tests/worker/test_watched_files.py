@@ -367,7 +367,9 @@ def test_a_file_too_large_to_read_keeps_its_row_and_is_not_read_again_and_again(
     project.until(lambda: project.harness.engine._watching.findings.failed("ships/shp-a.md").file)
     engine = project.harness.engine
     with contextlib.closing(engine.open_reader()) as reader:
-        found = survey(reader, engine._root, engine._plans(), engine._watching.findings.failed)
+        found = survey(
+            reader, engine._root, engine._in_use.plans(), engine._watching.findings.failed
+        )
     assert "ships/shp-a.md" not in found.changed
 
 

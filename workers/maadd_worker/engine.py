@@ -17,7 +17,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from maadd.protocol.arguments import BackupArgs, InstructionsArgs, ReindexArgs
+from maadd.protocol.arguments import ReindexArgs
 from maadd.protocol.errors import MaadError, MaadErrors
 from maadd.protocol.messages import Call, CallProgress, Event, Reply, WorkerConfig
 from maadd.protocol.roles import Role
@@ -30,15 +30,16 @@ from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_aftercare import Aftercare, sooner
-from maadd_worker.engine_events import layout_event, reindex_events, stale_event, truncated_events
+from maadd_worker.engine_events import layout_event, reindex_events, truncated_events
 from maadd_worker.engine_jobs import ENDED_JOBS_KEY, JOBS_KEY, Jobs
+from maadd_worker.engine_maintenance import Maintenance
+from maadd_worker.engine_model import ModelInUse
 from maadd_worker.engine_placement import keep_entries, placement_of, staying
 from maadd_worker.engine_report import empty_advisories, free_mb, index_empty, model_advisories
 from maadd_worker.engine_watch import Watching
 from maadd_worker.engine_writes import RecordWrites, Refused
 from maadd_worker.failpoints import arm, reach
 from maadd_worker.gate import Gate
-from maadd_worker.history.backup import BackupContext, backup
 from maadd_worker.history.controller import HistoryController
 from maadd_worker.history.outcome import HistoryOutcome
 from maadd_worker.index.connection import backend_error
@@ -46,28 +47,25 @@ from maadd_worker.index.empty_guard import has_no_file, may_have_lost, unindexed
 from maadd_worker.index.full_pass import PassSteps, run_steps
 from maadd_worker.index.layout import INDEX_PATH
 from maadd_worker.index.pass_report import ReindexReport
-from maadd_worker.index.plan import TypePlans
 from maadd_worker.index.rebuilt import note_nothing_lost
 from maadd_worker.index.store import Index, IndexReader
 from maadd_worker.instructions.files import InstructionFiles
-from maadd_worker.instructions.refresh import RefreshContext, check_refresh
+from maadd_worker.instructions.refresh import check_refresh
 from maadd_worker.instructions.scaffold import Notice, bind_notices, scaffold
-from maadd_worker.outcome import Backlog, Outcome, boundary_audit
+from maadd_worker.outcome import Backlog, Outcome
 from maadd_worker.read.context import ReadContext
-from maadd_worker.read.health import BACKUP_TAG_KEY
 from maadd_worker.read.record_cache import RecordCache
 from maadd_worker.read.tools import is_quick, read
 from maadd_worker.replies import failure_reply, reply_of
-from maadd_worker.schema.model import ModelRefresh, load_model, refresh_model, stale_files
+from maadd_worker.schema.model import ModelRefresh, load_model
 from maadd_worker.semantic.providers.embedder import Embedder
 from maadd_worker.semantic.service import SemanticIndex
 from maadd_worker.write.activity import WriteActivity
 from maadd_worker.write.answer import event_of
 from maadd_worker.write.bulk.tools import BULK_WRITES
-from maadd_worker.write.context import WriteContext, commit_identity
+from maadd_worker.write.context import WriteContext
 from maadd_worker.write.group import Execution
-from maadd_worker.write.instructions import refresh_instructions
-from maadd_worker.write.maintenance import changes_nothing, lists_backups, reload_model
+from maadd_worker.write.maintenance import changes_nothing, lists_backups
 from maadd_worker.write.outside_edit import index_outside_edit
 from maadd_worker.write.planner import RECORD_WRITES
 from maadd_worker.write.recovery import recover
@@ -94,25 +92,29 @@ class Engine:
         self._settings = config.settings
         self._root = root
         self._lock = lock
-        self._model = model
         self._index = index
         self._journal = journal
         self._history = history
         self._semantic = semantic
         self._cache = RecordCache(root, _CACHE_BYTES, config.settings.max_doc_bytes, time.time_ns)
-        self._type_plans = TypePlans(model.model)
         self._instructions = InstructionFiles(root)
         self._notices: list[Notice] = []
         self._events: deque[Event] = deque()
         self._activity = WriteActivity()
         self._gate: Gate | None = None
-        self._watching = Watching(config, root, index, history, self._plans, self._write_context)
+        in_use = ModelInUse(config.project, root, model, self._activity, self._notices.append)
+        self._in_use = in_use
+        self._watching = Watching(config, root, index, history, in_use.plans, self._write_context)
+        in_use.changed = self._watching.model_changed
         self._aftercare = Aftercare(
-            index, journal, history, self._record_paths, self._watching.adopt
+            index, journal, history, in_use.record_paths, self._watching.adopt
+        )
+        self._maintenance = Maintenance(
+            config, root, index, history, in_use, self._instructions, self._aftercare.keep_meta
         )
         self.jobs = Jobs(
             self,
-            lambda: self._model.model,
+            lambda: in_use.model,
             lambda: self._index.writer().stamp(),
             self._aftercare.keep_meta,
         )
@@ -121,7 +123,7 @@ class Engine:
         self.read_only = config.history.effective_mode == "read"
         self._placement = placement_of(root, read_only=self.read_only)
         self._contracts = HostContracts(
-            config, root, index, lambda: self._model.model, self._write_context
+            config, root, index, lambda: in_use.model, self._write_context
         )
         self.forget_session = self._contracts.forget_session
         self.recovery_actions: list[str] = []
@@ -182,7 +184,7 @@ class Engine:
 
     def _look_for_unindexed_files(self, progress: Callable[[str], None]) -> None:
         """The false-empty guard (spec 01 §14.6)."""
-        model = self._model.model
+        model = self._in_use.model
         with contextlib.closing(self._index.reader()) as reader:
             created = self._index.created
             self.index_empty = unindexed_files(reader, model, self._root, created=created)
@@ -238,7 +240,7 @@ class Engine:
     @property
     def doc_types(self) -> list[str]:
         """The registered types."""
-        return list(self._model.model.registry.types)
+        return list(self._in_use.model.registry.types)
 
     # -- reads ---------------------------------------------------------------------------
 
@@ -248,7 +250,7 @@ class Engine:
 
     def is_short(self, call: Call, reader: IndexReader) -> bool:
         """Whether the read is quick enough for the thread that takes messages."""
-        return is_quick(reader, self._model.model, call.tool, call.args)
+        return is_quick(reader, self._in_use.model, call.tool, call.args)
 
     def read(self, call: Call, reader: IndexReader) -> Reply:
         """Answer a read; domain failures are answers too."""
@@ -266,7 +268,7 @@ class Engine:
     def _read_context(self, call: Call, reader: IndexReader) -> ReadContext:
         return ReadContext(
             reader=reader,
-            plans=self._plans(),
+            plans=self._in_use.plans(),
             root=self._root,
             cache=self._cache,
             settings=self._settings,
@@ -280,13 +282,6 @@ class Engine:
             index_behind=self.jobs.running > 0,
             semantic=self._semantic.reads,
         )
-
-    def _plans(self) -> TypePlans:
-        """The plans of the present model, which reads keep for as long as it stays."""
-        plans = self._type_plans
-        if plans.model is not self._model.model:
-            plans = self._type_plans = TypePlans(self._model.model)
-        return plans
 
     def _refuse_empty(self, call: Call) -> None:
         excused = call.unguarded or call.tool in ("maad_reindex", "maad_health")
@@ -340,8 +335,8 @@ class Engine:
         if isinstance(done, Reply) or not gate.admit(call.request_id):
             return
         self._activity.begin(call.tool)
-        if done.model.stamps != self._model.model.stamps:
-            self._adopt(ModelRefresh(done.model, {}))
+        if done.model.stamps != self._in_use.model.stamps:
+            self._in_use.adopt(ModelRefresh(done.model, {}))
         self._writes.planned(
             call, done.context, done.plan, lambda reply: deliver(shortened(reply, call.budget))
         )
@@ -366,35 +361,18 @@ class Engine:
         if call.dry_run and not lists_backups(call):
             return Reply(call.request_id, ok=True, body=b"")
         if call.tool != "maad_reindex":
-            return reply_of(call, lambda: self._maintenance(call))
+            reply = reply_of(call, lambda: self._maintenance.answer(call))
+            if call.tool == "maad_reload" and reply.ok:
+                self._contracts.reloaded()
+            return reply
         try:
             args: Any = check_arguments(TOOLS[call.tool], call.args)
-            self._refresh_model()
+            self._in_use.refresh()
             return self.jobs.submit(call, args, deliver)
         except (MaadError, MaadErrors) as failure:
             return failure_reply(call.request_id, failure)
         except apsw.Error as failure:
             return failure_reply(call.request_id, backend_error(failure, "used"))
-
-    def _maintenance(self, call: Call) -> Outcome:
-        args: Any = check_arguments(TOOLS[call.tool], call.args)
-        if call.tool != "maad_reload" and not self.read_only:
-            self._refresh_model()
-        match call.tool:
-            case "maad_flush":
-                report = self._history.flush()
-                return Outcome(report, audit=boundary_audit(report.sha) if report.sha else None)
-            case "maad_backup":
-                return self._backup(args)
-            case "maad_reload":
-                model, outcome = reload_model(
-                    self._root, self._model.model, self._index.writer(), self._history
-                )
-                self._adopt(ModelRefresh(model, {}))
-                self._contracts.reloaded()
-                return outcome
-            case _:
-                return self._refresh_instructions(call, args)
 
     # -- jobs ----------------------------------------------------------------------------
 
@@ -411,7 +389,7 @@ class Engine:
 
     def job_steps(self, args: ReindexArgs, made_since: str | None) -> PassSteps:
         """See JobHost."""
-        self._refresh_model()
+        self._in_use.refresh()
         unread = self.index_empty is not None
         steps = reindex_steps(self._write_context(), args, made_since=made_since, unread=unread)
         return self._semantic.embed_after(steps) if args.embeddings else steps
@@ -425,53 +403,20 @@ class Engine:
             self._watch_when_served()
         if self._watching.commits_edits:
             self._aftercare.inspect_again()
-        broken = dict.fromkeys(e for errors in self._model.refused.values() for e in errors)
+        broken = dict.fromkeys(e for errors in self._in_use.taken.refused.values() for e in errors)
         report = msgspec.structs.replace(report, errors=(*broken, *report.errors))
         self._notices += reindex_events(report)
         return reindex_outcome(report, args)
 
-    def _backup(self, args: BackupArgs) -> Outcome:
-        history, policy = self._history, self._config.history
-        paths = self._record_paths()
-        context = BackupContext(self._root.held_path, paths, history, policy, self._settings)
-        outcome = backup(context, args)
-        if args.mode == "create":
-            last = {name: outcome.data[name] for name in ("tag", "sha", "createdAt")}
-            # Only a remembered copy for health: the tag itself is in the repository.
-            with contextlib.suppress(apsw.Error):
-                self._aftercare.keep_meta({BACKUP_TAG_KEY: msgspec.json.encode(last).decode()})
-        return outcome
-
-    def _refresh_instructions(self, call: Call, args: InstructionsArgs) -> Outcome:
-        identity = commit_identity(Role(call.role).text, call.identity)
-        context = RefreshContext(
-            self._root, self._instructions, self._history, identity, self._settings.fsync
-        )
-        return refresh_instructions(context, args, self._config.history.effective_mode)
-
-    def _record_paths(self) -> list[str]:
-        return [entry.path for entry in self._model.model.registry.types.values()]
-
-    def _refresh_model(self) -> None:
-        """Take over edits of registry and schemas before a write (spec 03 §2.1)."""
-        if changed := stale_files(self._root, self._model.model):
-            event = stale_event(self._config.project, self._activity.current, changed)
-            self._notices.append(event)
-            self._adopt(refresh_model(self._root, self._model.model))
-
-    def _adopt(self, model: ModelRefresh) -> None:
-        self._model = model
-        self._watching.model_changed()
-
     def _admitted_under(self) -> tuple[WriteContext, Refused]:
         """What a group of writes runs with, under the registry and schemas as they are now."""
-        self._refresh_model()
-        return self._write_context(), self._model.refused
+        self._in_use.refresh()
+        return self._write_context(), self._in_use.taken.refused
 
     def _write_context(self) -> WriteContext:
         return WriteContext(
             writer=self._index.writer(),
-            model=self._model.model,
+            model=self._in_use.model,
             root=self._root,
             settings=self._settings,
             year=dt.datetime.now(dt.UTC).year,
@@ -511,7 +456,7 @@ class Engine:
         if idle and (self.jobs.running or self._watching.findings.pending):
             self._history.release()
         if self._watching.findings.take_model_change():
-            self._refresh_model()
+            self._in_use.refresh()
         self._events += self._watching.take_over(idle)
         more = self.jobs.step()
         self._tell_notices()
@@ -564,7 +509,7 @@ class Engine:
             "initialized": not self._closed,
             "readOnly": self.read_only,
             "recoveryActions": self.recovery_actions,
-            "registeredTypes": len(self._model.model.registry.types),
+            "registeredTypes": len(self._in_use.model.registry.types),
             "writeQueueDepth": 0 if self._gate is None else self._gate.depth(),
             "diskHeadroomMb": free_mb(self._root.path),
             "watcher": self._watching.health(),
@@ -573,7 +518,7 @@ class Engine:
         report |= self._activity.health() | self._history.health()
         report["advisories"] = [
             *empty_advisories(self.index_empty, read_only=self.read_only),
-            *model_advisories(self._model),
+            *model_advisories(self._in_use.taken),
             *self._watching.advisories(),
             *report.get("advisories", []),
         ]
