@@ -13,8 +13,8 @@ from maadd_worker.disk import log_room
 from maadd_worker.index import writer as writer_module
 from maadd_worker.index.layout import LAYOUT_VERSION
 from maadd_worker.index.rebuilt import EPOCH_KEY
+from maadd_worker.index.stamps import VERSIONS_RESET_KEY
 from maadd_worker.index.store import Index
-from maadd_worker.index.writer import VERSIONS_RESET_KEY
 
 REFERENCE_LAYOUT = """
 CREATE TABLE documents (
@@ -114,11 +114,11 @@ def test_hard_deletions_outlive_a_layout_in_their_place(project, clock):
     clock.advance()
     project.index_file(project.task("tsk-c", state="done"))
     assert feed(project) == ["tsk-a", "TSK-B", "TSK-D", "tsk-c"]
-    last = project.writer.last_seq
+    last = project.writer.stamps.last_seq
     project.writer.connection.pragma("user_version", LAYOUT_VERSION - 1)
     project.reopen()
     assert project.index.former_layout == LAYOUT_VERSION - 1
-    assert project.writer.last_seq == last - 1
+    assert project.writer.stamps.last_seq == last - 1
     # The file of the last one is back: no reader may take its deletion for the later change.
     project.run()
     assert feed(project) == ["tsk-a", "tsk-d", "TSK-B", "tsk-c"]
@@ -189,10 +189,10 @@ def test_what_no_record_claims_is_dropped_after_a_good_pass_only(project):
     aside = project.path / "aside"
     (project.path / "work").rename(aside)
     project.run()
-    assert project.writer.carrying is True
+    assert project.writer.stamps.carrying is True
     aside.rename(project.path / "work")
     project.run()
-    assert project.writer.carrying is False
+    assert project.writer.stamps.carrying is False
     assert project.index_file(project.task("tsk-gone")).row.version == 1
 
 

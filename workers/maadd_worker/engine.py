@@ -115,7 +115,7 @@ class Engine:
         self.jobs = Jobs(
             self,
             lambda: in_use.model,
-            lambda: self._index.writer().stamp(),
+            lambda: self._index.writer().stamps.now(),
             self._aftercare.keep_meta,
         )
         self._writes = RecordWrites(journal, history, config, self._admitted_under, self._finish)

@@ -214,7 +214,7 @@ class _Pass:
 
     def run(self, prune: bool, unread: bool) -> PassSteps:
         dirty = self._dirty_types()
-        last_seq = self._writer.last_seq
+        last_seq = self._writer.stamps.last_seq
         if unread:
             with self._writer.transaction():
                 self._writer.meta_set(FIRST_PASS_KEY, "1")
@@ -253,11 +253,11 @@ class _Pass:
         total = None if self._to_come is None else self._seen + len(walk.files) + self._to_come
         for prepared in self._pipeline.run(self._tasks(walk.files, batches)):
             self._store(entry, batches.popleft(), prepared)
-            before = self._writer.last_seq
+            before = self._writer.stamps.last_seq
             yield self._progress(entry.name, len(walk.files), total)
-            if self._writer.last_seq != before:
+            if self._writer.stamps.last_seq != before:
                 self._pipeline.distrust()
-        with self._writer.recovering(self.past):
+        with self._writer.stamps.recovering(self.past):
             self._warnings.extend(
                 register_tombstones(
                     self._writer, self._root, walk.tombstones, self._settings.max_doc_bytes
@@ -324,7 +324,7 @@ class _Pass:
                 self._seen -= 1
         there = [file for file in prepared if file.state != "gone"]
         if there:
-            with self._writer.recovering(self.past):
+            with self._writer.stamps.recovering(self.past):
                 outcomes = store_batch(self._writer, self._root, there)
             for outcome in outcomes:
                 self._account(outcome, entry, batch.types.get(outcome.path))

@@ -57,10 +57,10 @@ def finish_rebuild(writer: IndexWriter, walks: Sequence[TypeWalk]) -> None:
     if origin is None:
         return
     with writer.transaction():
-        writer.forget_carried(found)
+        writer.stamps.forget_carried(found)
         if not found or any(walk.state == "broken" for walk in walks):
             return
         if writer.connection.execute(_OUT_OF_ORDER).fetchone() is not None:
-            writer.renumber_changes()
+            writer.stamps.renumber_changes()
             writer.meta_set(EPOCH_KEY, new_epoch())
         writer.meta_set(REBUILT_KEY, None)

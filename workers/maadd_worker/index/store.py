@@ -35,7 +35,8 @@ from maadd_worker.index.rebuilt import (
     note_nothing_lost,
 )
 from maadd_worker.index.selections import Selections
-from maadd_worker.index.writer import Clock, IndexWriter
+from maadd_worker.index.stamps import Clock
+from maadd_worker.index.writer import IndexWriter
 
 __all__ = [
     "DocumentRow",

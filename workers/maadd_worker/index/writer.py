@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import apsw
 import msgspec
@@ -34,21 +32,15 @@ from maadd_worker.index.documents import (
 )
 from maadd_worker.index.former_paths import note_former_path, trim_former_paths
 from maadd_worker.index.new_document import NewDocument
-from maadd_worker.index.past import PastLookup, PastStamps
 from maadd_worker.index.plan import TypePlan, TypePlans
-from maadd_worker.markdown.text import iso_milliseconds
+from maadd_worker.index.stamps import VERSIONS_RESET_KEY, Clock, Stamps
 from maadd_worker.schema.model import Model
-
-Clock = Callable[[], dt.datetime]
 
 LOADING_KEY = "loading"
 """`engine_meta`: present from the start of a load to its end."""
 
 FIRST_PASS_KEY = "first_pass"
 """`engine_meta`: present until the first pass over the files has come to its end."""
-
-VERSIONS_RESET_KEY = "versions_reset"
-"""`engine_meta`: present when records were indexed whose versions could not be recovered."""
 
 KEPT_DELETIONS = 10_000
 """Logged deletions that a trim leaves."""
@@ -60,31 +52,13 @@ them again and again: with a thousand, as otherwise, each was written back three
 disk with little room gets fewer (`log_room`)."""
 
 
-class _Stamps(msgspec.Struct, frozen=True):
-    version: int
-    updated_at: str
-    created_at: str
-    change_seq: int
-
-
-class _Carried(msgspec.Struct, frozen=True):
-    """What an older index said of a record."""
-
-    file_hash: str
-    version: int
-    deleted: int
-    updated_at: str
-    created_at: str
-
-
 class IndexWriter:
     """Every change of the index. Used by one thread; each change belongs to a transaction.
 
-    SQLite failures come as apsw.Error and leave the transaction to its owner. `last_seq` is the
-    highest change number given out; `carrying` tells that an older index has handed over
-    versions and times which records have not claimed yet; `loading` that a load (`load.py`) is
-    not finished; `log_held` that the log may be long (`hold_log`). `texts` takes the texts of
-    blocks, if anybody does.
+    SQLite failures come as apsw.Error and leave the transaction to its owner. `stamps` gives out
+    versions, times and change numbers; `loading` tells that a load (`load.py`) is not finished;
+    `log_held` that the log may be long (`hold_log`). `texts` takes the texts of blocks, if
+    anybody does.
     """
 
     def __init__(self, connection: apsw.Connection, clock: Clock) -> None:
@@ -92,35 +66,17 @@ class IndexWriter:
         self._path = connection.filename
         self._log_pages = 0
         self._most_log_pages = _LOG_PAGES
-        self._clock = clock
         self.loading = read_meta(connection, LOADING_KEY) is not None
         self.log_held = False
         self.texts: TextSink | None = None
         self._deltas = CounterDeltas()
         self._plans: TypePlans | None = None
-        self._past: PastLookup | None = None
-        last: Any = connection.execute(_LAST_NUMBERS).fetchone()
-        self._last_stamp: str = last[0]
-        self.last_seq: int = last[1]
-        self.carrying = connection.execute(_ANY_CARRIED).fetchone() is not None
+        self.stamps = Stamps(connection, clock, lambda: self.meta_set(VERSIONS_RESET_KEY, "1"))
 
     @property
     def wants_texts(self) -> bool:
         """Whether records are to come with the texts of their blocks."""
         return self.texts is not None and self.texts.wanted
-
-    @contextmanager
-    def recovering(self, past: PastLookup | None) -> Iterator[None]:
-        """Records without a row that are stored inside are not new: their rows were lost.
-
-        `past` tells what else is known of them; a record whose version cannot be told starts
-        over at 1, which is noted under VERSIONS_RESET_KEY. None: they are new.
-        """
-        self._past = past
-        try:
-            yield
-        finally:
-            self._past = None
 
     def find(self, doc_id: str, include_deleted: bool = False) -> DocumentRow | None:
         """The row of an id; tombstones only when asked for."""
@@ -220,18 +176,13 @@ class IndexWriter:
             raise
         self.connection.execute("RELEASE part")
 
-    def stamp(self) -> str:
-        """The time now, never before a stamp that was given out earlier."""
-        self._last_stamp = max(self._last_stamp, iso_milliseconds(self._clock()))
-        return self._last_stamp
-
     def put_document(self, new: NewDocument, previous: DocumentRow | None) -> DocumentRow:
         """Store a record and its child rows; version and times by spec 01 §12.1.
 
         `previous` is the row of the id, also of a tombstone, which comes to life. Another row
         with the same path raises apsw.Error.
         """
-        row = self._new_row(new, previous, self.stamp())
+        row = self._new_row(new, previous, self.stamps.now())
         if previous is not None and previous.file_path != row.file_path:
             note_former_path(self.connection, previous)
         if previous is None or previous.deleted:
@@ -254,7 +205,7 @@ class IndexWriter:
 
     def add_documents(self, added: Sequence[NewDocument]) -> list[DocumentRow]:
         """Store records whose ids have no row, not even of a tombstone; apsw.Error if one has."""
-        now = self.stamp()
+        now = self.stamps.now()
         rows = [self._new_row(new, None, now) for new in added]
         doc_ids = [new.doc_id for new in added]
         move_targets(self.connection, self._deltas, doc_ids, None, LIVE)
@@ -268,7 +219,7 @@ class IndexWriter:
         self, same: Sequence[tuple[NewDocument, DocumentRow]]
     ) -> list[DocumentRow]:
         """Store live records again whose type, path and content are those of their rows."""
-        now = self.stamp()
+        now = self.stamps.now()
         rows = [self._new_row(new, previous, now) for new, previous in same]
         self._refresh_rows([(row, new.file) for row, (new, _) in zip(rows, same, strict=True)])
         if has_content(self.connection, [new for new, _ in same]):
@@ -298,7 +249,7 @@ class IndexWriter:
         execute("DELETE FROM documents WHERE doc_id = ?", (doc_id,))
         execute(_FORGET_ANSWERS, (doc_id,))
         execute("DELETE FROM carried WHERE doc_id = ?", (doc_id,))
-        execute(_NOTE_DELETION, (self._next_seq(), doc_id, row.doc_type, self.stamp()))
+        execute(_NOTE_DELETION, (self.stamps.next_seq(), doc_id, row.doc_type, self.stamps.now()))
         return row
 
     def let_go(self, doc_id: str) -> DocumentRow | None:
@@ -307,7 +258,7 @@ class IndexWriter:
         row = self.remove_document(doc_id)
         if row is not None and not row.deleted:
             note_former_path(self.connection, row)
-            self.carry(
+            self.stamps.carry(
                 row.doc_id,
                 row.doc_type,
                 row.file_hash,
@@ -328,14 +279,14 @@ class IndexWriter:
         remove_content(self.connection, self._deltas, row)
         self._remove_texts(doc_id)
         move_targets(self.connection, self._deltas, [doc_id], LIVE, TOMBSTONE)
-        now = self.stamp()
+        now = self.stamps.now()
         dead = msgspec.structs.replace(
             row,
             file_path=new_path,
             deleted=True,
             indexed_at=now,
             updated_at=now,
-            change_seq=self._next_seq(),
+            change_seq=self.stamps.next_seq(),
         )
         self._store_rows([(dead, None)])
         note_former_path(self.connection, row)
@@ -346,17 +297,11 @@ class IndexWriter:
     ) -> DocumentRow:
         """A row for a tombstone file that the index has lost; the id must be free."""
         move_targets(self.connection, self._deltas, [doc_id], None, TOMBSTONE)
-        now = self.stamp()
-        version, updated_at, created_at = 1, now, now
-        carried = self._take_carried(doc_id)
-        if carried is not None:
-            version = carried.version
-            updated_at, created_at = carried.updated_at, carried.created_at
-        elif (past := self._recall(doc_id, path)) is not None:
-            version, updated_at, created_at = past.version, past.updated_at or now, past.created_at
+        now = self.stamps.now()
+        stamp = self.stamps.of_tombstone(doc_id, path, now)
         row = DocumentRow(
-            doc_id, doc_type, schema_ref, path, file_hash, version, True, now, updated_at,
-            created_at, True, False, self._next_seq(), "",
+            doc_id, doc_type, schema_ref, path, file_hash, stamp.version, True, now,
+            stamp.updated_at, stamp.created_at, True, False, stamp.change_seq, "",
         )  # fmt: skip
         self._store_rows([(row, None)])
         return row
@@ -365,7 +310,7 @@ class IndexWriter:
         """Drop the oldest logged deletions, whose readers are so far behind that they start
         over, and the oldest notes of `let_go` and of former paths."""
         self.connection.execute(_TRIM_DELETIONS, (KEPT_DELETIONS - 1,))
-        self.connection.execute(_TRIM_CARRIED, (KEPT_DELETIONS,))
+        self.stamps.trim_carried(KEPT_DELETIONS)
         trim_former_paths(self.connection, KEPT_DELETIONS)
 
     def mark_unread(self, row: DocumentRow) -> None:
@@ -378,97 +323,24 @@ class IndexWriter:
         """Note the stat values of a file whose content was found to be the indexed one."""
         self.connection.execute(_REMEMBER_FILE, (*_file_values(file), doc_id))
 
-    def carry(
-        self,
-        doc_id: str,
-        doc_type: str,
-        file_hash: str,
-        version: int,
-        updated_at: str,
-        created_at: str,
-    ) -> None:
-        """Note what a lost row said, to be taken over when the record is indexed again."""
-        self.connection.execute(
-            _CARRY, (doc_id, doc_type, file_hash, version, False, updated_at, created_at)
-        )
-        self.carrying = True
-
-    def forget_carried(self, doc_types: list[str]) -> None:
-        """Drop the notes of `carry` about records of these types that did not come back."""
-        listing = msgspec.json.encode(doc_types).decode()
-        self.connection.execute(_FORGET_CARRIED, (listing,))
-        self.carrying = self.connection.execute(_ANY_CARRIED).fetchone() is not None
-
-    def renumber_changes(self) -> None:
-        """Number all changes anew by their times, then ids. A logged deletion of a record that
-        is there again is dropped: readers would take it for the later of the two."""
-        self.connection.execute(_RENUMBER)
-
     def _new_row(self, new: NewDocument, previous: DocumentRow | None, now: str) -> DocumentRow:
-        stamps = self._stamps(previous, new, now)
+        stamp = self.stamps.of(new, previous, now)
         return DocumentRow(
             new.doc_id,
             new.doc_type,
             new.schema_ref,
             new.file_path,
             new.file_hash,
-            stamps.version,
+            stamp.version,
             False,
             now,
-            stamps.updated_at,
-            stamps.created_at,
+            stamp.updated_at,
+            stamp.created_at,
             new.valid,
             new.partial,
-            stamps.change_seq,
+            stamp.change_seq,
             new.model_fingerprint,
         )
-
-    def _stamps(self, previous: DocumentRow | None, new: NewDocument, now: str) -> _Stamps:
-        if previous is None:
-            return self._first_stamps(new, now)
-        # An empty hash stands for content that could not be read, so its return is a change.
-        if previous.file_hash == new.file_hash and not previous.deleted:
-            return _Stamps(
-                previous.version, previous.updated_at, previous.created_at, previous.change_seq
-            )
-        return _Stamps(previous.version + 1, now, previous.created_at, self._next_seq())
-
-    def _first_stamps(self, new: NewDocument, now: str) -> _Stamps:
-        """The stamps of a record without a row: new, or known from elsewhere."""
-        carried = self._take_carried(new.doc_id)
-        if carried is not None and carried.file_hash == new.file_hash and not carried.deleted:
-            return _Stamps(
-                carried.version, carried.updated_at, carried.created_at, self._next_seq()
-            )
-        past = self._recall(new.doc_id, new.file_path, told=carried is not None)
-        version, updated_at, created_at = 1, now, now
-        if past is not None:
-            version, updated_at, created_at = past.version, past.updated_at or now, past.created_at
-        if carried is not None:
-            # The file has changed since the older index was current.
-            version = max(version, carried.version + 1)
-            created_at = carried.created_at
-        return _Stamps(version, updated_at, created_at, self._next_seq())
-
-    def _recall(self, doc_id: str, path: str, *, told: bool = False) -> PastStamps | None:
-        """What is known of a record whose row was lost; `told` says that its version is, from
-        elsewhere."""
-        if self._past is None:
-            return None
-        past = self._past(doc_id, path)
-        if not told and (past is None or not past.whole):
-            self.meta_set(VERSIONS_RESET_KEY, "1")
-        return past
-
-    def _take_carried(self, doc_id: str) -> _Carried | None:
-        if not self.carrying:
-            return None
-        row: Any = self.connection.execute(_TAKE_CARRIED, (doc_id,)).fetchone()
-        return None if row is None else _Carried(*row)
-
-    def _next_seq(self) -> int:
-        self.last_seq += 1
-        return self.last_seq
 
     def _replace_texts(self, documents: Sequence[NewDocument]) -> None:
         if self.texts is not None and self.texts.wanted:
@@ -513,47 +385,9 @@ def _file_values(file: FileIdentity | None) -> tuple[int | None, ...]:
 
 
 _TAKEN = "SELECT doc_id FROM documents WHERE doc_id IN (SELECT value FROM json_each(?))"
-_LAST_NUMBERS = """
-SELECT coalesce((SELECT max(updated_at) FROM documents), ''),
-       max(coalesce((SELECT max(change_seq) FROM documents), 0),
-           coalesce((SELECT max(change_seq) FROM deletions), 0))
-"""
-_ANY_CARRIED = "SELECT 1 FROM carried LIMIT 1"
-_TAKE_CARRIED = """
-DELETE FROM carried WHERE doc_id = ?
-RETURNING file_hash, version, deleted, updated_at, created_at
-"""
 _TRIM_DELETIONS = """
 DELETE FROM deletions WHERE change_seq <
     (SELECT change_seq FROM deletions ORDER BY change_seq DESC LIMIT 1 OFFSET ?)
-"""
-_CARRY = """
-INSERT INTO carried (doc_id, doc_type, file_hash, version, deleted, updated_at, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (doc_id) DO UPDATE SET
-    doc_type = excluded.doc_type, file_hash = excluded.file_hash, version = excluded.version,
-    deleted = excluded.deleted, updated_at = excluded.updated_at, created_at = excluded.created_at
-"""
-_TRIM_CARRIED = """
-DELETE FROM carried WHERE doc_id IN
-    (SELECT doc_id FROM carried ORDER BY updated_at DESC, doc_id LIMIT -1 OFFSET ?)
-"""
-_FORGET_CARRIED = "DELETE FROM carried WHERE doc_type IN (SELECT value FROM json_each(?))"
-# Numbers are unique at every step, so they pass through the negative ones.
-_RENUMBER = """
-DELETE FROM deletions WHERE doc_id IN (SELECT doc_id FROM documents);
-CREATE TEMP TABLE numbered AS
-    SELECT was, row_number() OVER (ORDER BY at, doc_id, was) AS number
-    FROM (SELECT change_seq AS was, updated_at AS at, doc_id FROM documents
-          UNION ALL SELECT change_seq, deleted_at, doc_id FROM deletions);
-CREATE UNIQUE INDEX temp.numbered_by_was ON numbered (was, number);
-UPDATE documents SET change_seq =
-    (SELECT -n.number FROM temp.numbered n WHERE n.was = documents.change_seq);
-UPDATE documents SET change_seq = -change_seq;
-UPDATE deletions SET change_seq =
-    (SELECT -n.number FROM temp.numbered n WHERE n.was = deletions.change_seq);
-UPDATE deletions SET change_seq = -change_seq;
-DROP TABLE temp.numbered;
 """
 _META_SET = """
 INSERT INTO engine_meta (key, value) VALUES (?, ?)

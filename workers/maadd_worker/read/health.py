@@ -8,7 +8,7 @@ import msgspec
 
 from maadd.protocol.arguments import HealthArgs
 from maadd_worker.index.empty_guard import LOST_SHARE
-from maadd_worker.index.writer import VERSIONS_RESET_KEY
+from maadd_worker.index.stamps import VERSIONS_RESET_KEY
 from maadd_worker.outcome import Outcome
 from maadd_worker.read.context import ReadContext
 from maadd_worker.read.summary import BOOTSTRAP_HINT
