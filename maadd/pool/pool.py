@@ -196,7 +196,8 @@ class WorkerPool:
     def relay(self, project: Project, send: Callable[[FromOwner], None]) -> Relay:
         """The way of another front's, or a command's, calls to the project's worker; `send`
         takes what is to be told in return."""
-        return Relay(lambda: self._supervisor(project), send)
+        log = self._log.bind(project=project.name)
+        return Relay(lambda: self._supervisor(project), send, log)
 
     async def stop_project(self, name: str) -> None:
         """Drain and end a project's worker; the next call starts it again."""

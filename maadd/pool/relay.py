@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 
 import msgspec
+from structlog.typing import FilteringBoundLogger
 
 from maadd.pool.held_calls import CallEnd, PendingCall, Terms
 from maadd.pool.supervisor import Supervisor, Worker
@@ -39,10 +40,14 @@ class Relay:
     """
 
     def __init__(
-        self, supervisor: Callable[[], Supervisor], send: Callable[[FromOwner], None]
+        self,
+        supervisor: Callable[[], Supervisor],
+        send: Callable[[FromOwner], None],
+        log: FilteringBoundLogger,
     ) -> None:
         self._supervisor = supervisor
         self._send = send
+        self._log = log
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: dict[str, asyncio.Task[None]] = {}
         """Calls that no worker has yet."""
@@ -99,8 +104,13 @@ class Relay:
     def _run(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._log.error("relay_failed", exc_info=failure)
 
     async def _announce(self) -> None:
         try:
@@ -121,6 +131,10 @@ class Relay:
                 self._send(Cancelled(call.request_id, withdrawn=True))
             else:
                 self._send(refusal_of(call, failure))
+        except Exception:
+            # Whoever waits on the other side must not wait for what is in our log alone.
+            self._send(Lost(call.request_id))
+            raise
         finally:
             self._held.pop(call.request_id, None)
             self._asking.pop(call.request_id, None)

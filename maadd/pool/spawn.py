@@ -50,11 +50,16 @@ class WorkerProcess:
         self._process = process
         self._lock = lock
         self._pid_fd = _open_pid_fd(pid)
+        self._collected = False
+        self._signalling = threading.Lock()
+        """No signal goes to a number that the system has given to somebody else by then."""
         self.end_fd = self._pid_fd if self._pid_fd is not None else process.sentinel
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal; nothing happens when the process has ended."""
-        with contextlib.suppress(ProcessLookupError):
+        with self._signalling, contextlib.suppress(ProcessLookupError):
+            if self._collected:
+                return
             if self._pid_fd is not None:
                 signal.pidfd_send_signal(self._pid_fd, number)
             else:
@@ -65,6 +70,8 @@ class WorkerProcess:
 
         None when the fork server, which alone knows it, is gone.
         """
+        with self._signalling:
+            self._collected = True
         ended = bool(wait([self._process.sentinel], _STATUS_WAIT_S))
         with self._lock:
             code = self._process.exitcode if ended else None

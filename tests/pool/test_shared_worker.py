@@ -18,9 +18,11 @@ from typing import Any
 import msgspec
 import pytest
 from pool_bench import QUICK, Bench, Directory, call_of, open_fifo, opened_bench, until
+from structlog.testing import capture_logs
 
 from maadd.pool.control_stream import read_message
 from maadd.pool.relay import Relay
+from maadd.pool.worker_handle import WorkerHandle
 from maadd.protocol.control import (
     Attached,
     FromOwner,
@@ -102,6 +104,25 @@ async def test_the_end_of_the_owner_loses_what_it_has_in_hand(open_bench: OpenBe
         bench.pool.abandon()
         assert await told.next() == Lost(write.request_id)
         await asyncio.to_thread(open_fifo, fifo)
+
+
+async def test_a_fault_of_ours_loses_the_call_instead_of_forgetting_it(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(9, "Bad file descriptor")
+
+    with capture_logs() as logged:
+        async with open_bench() as bench:
+            project = bench.project()
+            told = Told(bench, project)
+            await bench.read(project, "echo")
+            monkeypatch.setattr(WorkerHandle, "dispatch", fail)
+            read = call_of("echo")
+            told.relay.take(read)
+            assert await told.next() == Lost(read.request_id)
+            await told.relay.finish()
+    assert [line["project"] for line in logged if line["event"] == "relay_failed"] == ["one"]
 
 
 async def test_what_refuses_a_start_is_told_as_the_workers_failure(open_bench: OpenBench) -> None:

@@ -57,6 +57,19 @@ async def test_a_worker_starts_with_the_first_call_and_says_so(open_bench: OpenB
         }
 
 
+async def test_a_process_that_was_collected_gets_no_signal(open_bench: OpenBench) -> None:
+    """Its number, and that of the descriptor, may belong to somebody else by then."""
+    async with open_bench() as bench:
+        project = bench.project()
+        await bench.read(project, "echo")
+        worker = bench.pool._supervisor(project).worker
+        process = worker._process
+        os.kill(process.pid, signal.SIGKILL)
+        await worker.ended
+        process.signal(signal.SIGKILL)
+        assert (await bench.read(project, "echo")).ok
+
+
 async def test_first_calls_at_once_share_one_start(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         project = bench.project()
