@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import time
@@ -18,7 +17,7 @@ from maadd.auth.timestamps import format_timestamp
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
 from maadd.front.control import ControlServer
-from maadd.front.hard_deadline import end_within
+from maadd.front.drain import DrainEnd, drain
 from maadd.front.health import FrontHealth, SessionCounts
 from maadd.front.launch import Launched
 from maadd.front.memory_pressure import (
@@ -62,11 +61,9 @@ from maadd.transport.peer import McpFace
 if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server as McpServer
 
-_POLL_S = 0.05
 _STDIO_DRAIN_S = 1.0
-_LAST_ANSWER_POLLS = 10
-_HARD_LIMIT_S = 15.0
-"""What ending may take after the drain (spec 04 §15)."""
+_FORCED_STOP_S = 0.5
+"""What workers get to end in when somebody asked twice for it."""
 _EAGER_START_S = 3600.0
 """A first start in single-project mode may rebuild a large index."""
 
@@ -100,8 +97,7 @@ class Front:
         self._control: ControlServer | None = None
         self._reloading: set[asyncio.Task[None]] = set()
         self._read_cgroup = cgroup_reader(cgroup_levels())
-        self._forced = False
-        self._timed_out = False
+        self._drained: DrainEnd | None = None
 
     async def run(self) -> int:
         """Start, serve, stop; the exit code. MaadError and MaadErrors refuse the start."""
@@ -120,7 +116,8 @@ class Front:
             try:
                 return await self._serve(pool, self._launched.runtime)
             finally:
-                await pool.close(self._stop_wait_s())
+                forced = self._drained is DrainEnd.FORCED
+                await pool.close(_FORCED_STOP_S if forced else None)
                 if self._control is not None:
                     await self._control.close()
         finally:
@@ -365,7 +362,7 @@ class Front:
         self._notifier.ready(f"serving {len(self._state.instance.projects)} projects")
         await self._wait_for_stop()
         await http.stop_accepting()
-        code = await self._drain(pool, pipeline, None)
+        code = await self._drain(pool, pipeline)
         # What the drain did not see finished had its time.
         await http.close(at_once=code != 0)
         return code
@@ -466,57 +463,18 @@ class Front:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._log.error("front_duty_failed", exc_info=error)
 
-    async def _drain(self, pool: WorkerPool, pipeline: Pipeline, timeout_s: float | None) -> int:
-        """Refuse new work and wait for what runs; 0 when it ended in time."""
-        limit_s = self._settings.shutdown_timeout_ms / 1000 if timeout_s is None else timeout_s
-        started = time.monotonic()
-        self._state.draining = True
-        self._notifier.stopping("draining")
-        self._notifier.extend(limit_s + _HARD_LIMIT_S)
-        # Never called off: what comes after the loop can hang as well.
-        end_within(limit_s + _HARD_LIMIT_S, self._log)
-        self._log.info("shutdown_start")
-        if self._control is not None:
-            self._control.leave()
-        forced = asyncio.create_task(self._wait_for_stop())
-        try:
-            while pool.in_flight() or pipeline.in_flight:
-                elapsed = time.monotonic() - started
-                if elapsed >= limit_s:
-                    self._timed_out = True
-                    self._log.warning(
-                        "shutdown_timeout",
-                        queue_depth=pool.queue_depth(),
-                        in_flight=pool.in_flight(),
-                        elapsed_ms=round(elapsed * 1000),
-                    )
-                    break
-                if forced.done():
-                    self._forced = True
-                    self._log.warning("shutdown_forced", in_flight=pool.in_flight())
-                    break
-                await asyncio.sleep(_POLL_S)
-        finally:
-            forced.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await forced
-        if self._timed_out or self._forced:
-            await self._abandon(pool, pipeline)
-        self._log.info(
-            "shutdown_complete",
-            elapsed_ms=round((time.monotonic() - started) * 1000),
-            drain_timed_out=self._timed_out,
+    async def _drain(
+        self, pool: WorkerPool, pipeline: Pipeline, limit_s: float | None = None
+    ) -> int:
+        """The exit code: 0 when what ran ended in time."""
+        self._drained = await drain(
+            pool,
+            pipeline,
+            self._control,
+            limit_s=self._settings.shutdown_timeout_ms / 1000 if limit_s is None else limit_s,
+            state=self._state,
+            notifier=self._notifier,
+            log=self._log,
+            wait_for_stop=self._wait_for_stop,
         )
-        return 1 if self._timed_out or self._forced else 0
-
-    async def _abandon(self, pool: WorkerPool, pipeline: Pipeline) -> None:
-        """Have the callers told what is known of their calls, while they can be."""
-        pool.abandon()
-        pipeline.abandon()
-        for _ in range(_LAST_ANSWER_POLLS):
-            if not pipeline.unanswered:
-                return
-            await asyncio.sleep(_POLL_S)
-
-    def _stop_wait_s(self) -> float | None:
-        return 0.5 if self._forced else None
+        return 0 if self._drained is DrainEnd.DONE else 1

@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from maadd.cli.main import serve_main
-from maadd.front import front
+from maadd.front import drain
 from maadd.transport.http_server import HttpServer
 
 
@@ -17,6 +17,6 @@ async def stand_still(_server: HttpServer, **_how: Any) -> None:
 
 
 if __name__ == "__main__":
-    front._HARD_LIMIT_S = 1.0
+    drain._HARD_LIMIT_S = 1.0
     HttpServer.close = stand_still  # type: ignore[method-assign]  # the fault that is tried
     sys.exit(serve_main())
