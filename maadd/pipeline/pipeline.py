@@ -7,9 +7,8 @@ the same way without the steps that concern a worker.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -20,10 +19,10 @@ from maadd.auth.record import TokenRecord
 from maadd.auth.registry import TokenRegistry
 from maadd.config.instance import Instance, ProjectConfig
 from maadd.config.settings import Settings
-from maadd.ops.logs import log_engine
 from maadd.ops.meter import Meter
 from maadd.pipeline import envelope
 from maadd.pipeline.budget import contract_budget, within_budget
+from maadd.pipeline.call_log import AuditSink, CallLog, Trace
 from maadd.pipeline.dispatch import Dispatcher, MeasureMemory, account_of, is_replay
 from maadd.pipeline.envelope import CallResult, FrontAnswer
 from maadd.pipeline.front_tools import EnginelessHandler, FrontTools
@@ -34,7 +33,7 @@ from maadd.pipeline.strict import LiveAccess
 from maadd.pool.pool import WorkerPool
 from maadd.protocol.encodable import check_encodable
 from maadd.protocol.errors import MaadError, MaadErrors, WireError, errors_of
-from maadd.protocol.log_projection import project_arguments, search_members
+from maadd.protocol.log_projection import search_members
 from maadd.protocol.messages import Call, Identity, Reply, ResultBudget
 from maadd.protocol.roles import Role
 from maadd.protocol.size import success_text
@@ -57,8 +56,6 @@ from maadd.sessions.views import Caller
 HealthMerger = Callable[[Caller, ProjectConfig, bytes | None], bytes]
 """Joins the worker's health report (None while it is down) with the front's own blocks."""
 
-AuditSink = Callable[[str, dict[str, Any]], None]
-
 _encode = msgspec.json.encode
 
 
@@ -71,26 +68,6 @@ class FrontState(Protocol):
     def generation(self) -> int: ...
     @property
     def draining(self) -> bool: ...
-
-
-class _Trace:
-    """What is known of a call so far, for its log line and its failure."""
-
-    __slots__ = (
-        "kind", "members", "meta", "payload", "project", "request_id", "role", "started", "tool",
-    )  # fmt: skip
-
-    def __init__(self, tool: str) -> None:
-        self.request_id = _new_request_id()
-        self.started = time.perf_counter()
-        self.tool = tool
-        self.payload = 0
-        self.project: str | None = None
-        self.role: Role | None = None
-        self.kind = ToolKind.ENGINELESS
-        self.meta: dict[str, Any] | None = None
-        self.members: dict[str, Any] = {}
-        """Members of its log line that only some tools have."""
 
 
 class Pipeline:
@@ -125,7 +102,7 @@ class Pipeline:
         self._tokens = tokens
         self._merge_health = merge_health
         self._log = log
-        self._audit = audit
+        self._told = CallLog(log, audit)
         self._meter = meter
         self._in_flight = 0
 
@@ -171,7 +148,7 @@ class Pipeline:
         """Answer one call; `progress` hears how far a long one is, `source` is the text of the
         arguments for the tools that judge it. Only the cancellation of the
         calling task gets out as an exception."""
-        trace = _Trace(tool)
+        trace = Trace(tool)
         self._in_flight += 1
         try:
             text = await self._answer(caller, tool, arguments, trace, progress, source)
@@ -192,7 +169,7 @@ class Pipeline:
             self._in_flight -= 1
         seconds = time.perf_counter() - trace.started
         self._meter.succeeded(trace.project, tool, seconds)
-        self._log_call(caller, trace, None, seconds)
+        self._told.called(caller, trace, None, seconds)
         return CallResult(text, is_error=False)
 
     async def _answer(
@@ -200,7 +177,7 @@ class Pipeline:
         caller: Caller,
         tool: str,
         arguments: object,
-        trace: _Trace,
+        trace: Trace,
         progress: ReportProgress | None,
         source: bytes | None,
     ) -> bytes:
@@ -252,7 +229,7 @@ class Pipeline:
             slot.leave()
             raise
         if call.is_write:
-            self._log_write(spec, args, trace)
+            self._told.begins(spec, args, trace)
         async with relay or contextlib.nullcontext():
             reply = await (asking if access is None else access.guard(asking))  # 15, 16
         if spec.name == "maad_health" and reply.ok:
@@ -323,7 +300,7 @@ class Pipeline:
             _require(spec, stateless_role(caller, project), project.name)
 
     def _finish_here(
-        self, spec: ToolSpec, answer: FrontAnswer, arguments: object, trace: _Trace
+        self, spec: ToolSpec, answer: FrontAnswer, arguments: object, trace: Trace
     ) -> bytes:
         """Step 17 of an engine-less tool."""
         trace.meta = answer.meta
@@ -341,7 +318,7 @@ class Pipeline:
         args: Any,
         arguments: object,
         role: Role,
-        trace: _Trace,
+        trace: Trace,
     ) -> Call:
         """The message to the worker. Step 12: only of a tool that has a kind."""
         if trace.kind is ToolKind.ENGINELESS:
@@ -377,7 +354,7 @@ class Pipeline:
         return self._settings.dry_run and kind is ToolKind.WRITE and not spec.changes_nothing(args)
 
     def _finish(
-        self, caller: Caller, spec: ToolSpec, args: Any, call: Call, trace: _Trace, reply: Reply
+        self, caller: Caller, spec: ToolSpec, args: Any, call: Call, trace: Trace, reply: Reply
     ) -> bytes:
         """Step 17: stamp, put the envelope together, measure."""
         trace.meta = reply.meta
@@ -399,9 +376,9 @@ class Pipeline:
         else:
             text = success_text(reply.body, source=self._source(spec), meta=meta)
         if trace.kind is ToolKind.WRITE and meta is not None:
-            self._log_warnings(caller, trace, meta.get("warnings", ()), reply.audit or {})
+            self._told.warned(caller, trace, meta.get("warnings", ()), reply.audit or {})
         if reply.audit is not None:
-            self._audit("write", self._audit_line(caller, trace, reply.audit))
+            self._told.wrote(caller, trace, reply.audit)
         kind = ToolKind.READ if spec.changes_nothing(args) else trace.kind
         return self._within_budget(spec, kind, text, reply.rows)
 
@@ -418,7 +395,7 @@ class Pipeline:
             rows=rows,
         )
 
-    def _stamp(self, trace: _Trace) -> dict[str, Any] | None:
+    def _stamp(self, trace: Trace) -> dict[str, Any] | None:
         """The `_meta` of an answer: the worker's, and the request id where it is asked for."""
         meta = trace.meta
         if self._settings.emit_request_id or (meta is not None and meta.get("replayed")):
@@ -428,94 +405,17 @@ class Pipeline:
     def _source(self, spec: ToolSpec) -> str | None:
         return None if self._settings.provenance == "off" else spec.name
 
-    def _fail(self, caller: Caller, trace: _Trace, failure: MaadError | MaadErrors) -> CallResult:
+    def _fail(self, caller: Caller, trace: Trace, failure: MaadError | MaadErrors) -> CallResult:
         meta = {"request_id": trace.request_id} if self._settings.emit_request_id else None
         first = errors_of(failure)[0]
         code = first.code
         seconds = time.perf_counter() - trace.started
         reason = None if first.details is None else first.details.get("reason")
         self._meter.failed(trace.project, trace.tool, seconds, code, reason)
-        self._log_call(caller, trace, code, seconds)
+        self._told.called(caller, trace, code, seconds)
         if code == "SESSION_CANCELLED" and isinstance(caller, Session):
             self._sessions.close(caller, CloseReason.TRANSPORT)
         return CallResult(envelope.failure(failure, meta=meta), True)
-
-    def _log_write(self, spec: ToolSpec, args: Any, trace: _Trace) -> None:
-        log_engine(
-            self._log,
-            "info",
-            "mcp",
-            "tool_call",
-            "arguments of a write",
-            request_id=trace.request_id,
-            tool=spec.name,
-            project=trace.project,
-            args=project_arguments(spec, args),
-        )
-
-    def _log_warnings(
-        self,
-        caller: Caller,
-        trace: _Trace,
-        warnings: Sequence[dict[str, Any]],
-        written: dict[str, Any],
-    ) -> None:
-        """A line for each warning of a write, without its message, which may quote a value."""
-        for warning in warnings:
-            self._log.warning(
-                "validation_warning",
-                request_id=trace.request_id,
-                session_id=caller.id if isinstance(caller, Session) else None,
-                project=trace.project,
-                tool=trace.tool,
-                doc_id=written.get("doc_id"),
-                doc_type=written.get("doc_type"),
-                field=warning.get("field"),
-                code=warning.get("code"),
-            )
-
-    def _log_call(self, caller: Caller, trace: _Trace, code: str | None, seconds: float) -> None:
-        self._log.info(
-            "tool_call",
-            request_id=trace.request_id,
-            session_id=caller.id if isinstance(caller, Session) else None,
-            project=trace.project,
-            tool=trace.tool,
-            role=None if trace.role is None else trace.role.text,
-            payload_size=trace.payload,
-            latency_ms=round(seconds * 1000, 3),
-            result="ok" if code is None else "error",
-            error_code=code,
-            **trace.members,
-        )
-
-    def _audit_line(self, caller: Caller, trace: _Trace, written: dict[str, Any]) -> dict[str, Any]:
-        """The members of the audit channel's `write` line (spec 03 §2.6)."""
-        line = {
-            "request_id": trace.request_id,
-            "session_id": caller.id if isinstance(caller, Session) else None,
-            "project": trace.project,
-            "tool": trace.tool,
-            **written,
-        }
-        token = caller.token
-        if token is not None:
-            line["token_id"] = token.id
-            line |= {
-                name: value
-                for name, value in (("agent_id", token.agent_id), ("user_id", token.user_id))
-                if value is not None
-            }
-        if trace.role is not None:
-            line["role"] = trace.role.text
-        return line
-
-
-def _new_request_id() -> str:
-    """A random UUID (version 4) as text; `uuid.uuid4` takes three times as long."""
-    digits = os.urandom(16).hex()
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def _require(spec: ToolSpec, role: Role | None, project: str) -> None:

@@ -55,7 +55,7 @@ def test_only_writes_are_logged_with_their_arguments_and_none_with_its_content(
 ) -> None:
     bench = make_bench()
     lines: list[dict[str, Any]] = []
-    bench.pipeline._log = log_into(lines)
+    bench.pipeline._told._log = log_into(lines)
     bench.call("maad_get", docId="a")
     fields = {"title": "secret"}
     bench.call("maad_create", docType="ship", fields=fields, body="secret", docId="shp-a")
