@@ -89,7 +89,7 @@ def test_pages_of_any_size_come_together(texts: list[str], cap: int) -> None:
     assert canonical_json(value) == canonical_json({"texts": texts})
 
 
-@pytest.mark.parametrize("depth", [5_000, 200_000])
+@pytest.mark.parametrize("depth", [50_000, 200_000])
 def test_depth_is_refused_and_never_a_crash(depth: int) -> None:
     with pytest.raises(ValueError, match=r"recursion|depth|nested"):
         parse_json("[" * depth + "]" * depth)

@@ -7,7 +7,7 @@ import pytest
 from maadd.transport.messages import NotAMessage, decode_messages
 from maadd.transport.unreadable import readable_id, reason_of
 
-DEEP = "[" * 3_000 + "]" * 3_000
+DEEP = "[" * 100_000 + "]" * 100_000
 
 
 def line(arguments: str, *, request_id: str = "7") -> bytes:
