@@ -78,7 +78,7 @@ async def run_call(
 
 
 async def _outcome(worker: Worker, pending: PendingCall, left_s: float) -> Reply | CallEnd:
-    timer = asyncio.get_running_loop().call_later(left_s, pending.settle, CallEnd.EXPIRED)
+    timer = pending.outcome.get_loop().call_later(left_s, pending.settle, CallEnd.EXPIRED)
     try:
         return await pending.outcome
     except asyncio.CancelledError:

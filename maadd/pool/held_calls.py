@@ -120,12 +120,13 @@ class PendingCall:
 class HeldCalls:
     """Of one worker, by request id; at most `limit` of them. Lives on the event loop."""
 
-    __slots__ = ("_calls", "_emptied", "_limit", "_log", "_project", "_strict_sessions")
+    __slots__ = ("_calls", "_emptied", "_limit", "_log", "_loop", "_project", "_strict_sessions")
 
     def __init__(self, project: str, limit: int, log: FilteringBoundLogger) -> None:
         self._project = project
         self._limit = limit
         self._log = log
+        self._loop = asyncio.get_running_loop()
         self._calls: dict[str, PendingCall] = {}
         self._emptied: asyncio.Future[None] | None = None
         self._strict_sessions: set[str] = set()
@@ -149,7 +150,7 @@ class HeldCalls:
             deadline_ms=terms.deadline_ms,
             wants_progress=terms.on_progress is not None,
         )
-        outcome = asyncio.get_running_loop().create_future()
+        outcome = self._loop.create_future()
         pending = PendingCall(call.request_id, call.tool, terms, outcome)
         if call.budget is not None:
             pending.session_id = call.session_id
@@ -181,12 +182,12 @@ class HeldCalls:
         """Wait until no call is left."""
         if self._calls:
             if self._emptied is None:
-                self._emptied = asyncio.get_running_loop().create_future()
+                self._emptied = self._loop.create_future()
             await asyncio.shield(self._emptied)
 
     def expect_word(self, pending: PendingCall) -> asyncio.Future[Reply | CallEnd]:
         """A new outcome to wait for, after the first one was EXPIRED or PUBLISHED."""
-        pending.outcome = asyncio.get_running_loop().create_future()
+        pending.outcome = self._loop.create_future()
         if not self.holds(pending):
             pending.settle(pending.end or CallEnd.LOST)
         return pending.outcome

@@ -72,19 +72,21 @@ class DisconnectWatch:
     def __init__(self, receive: Receive, reply: Reply | None) -> None:
         self._receive = receive
         self._reply = reply
-        self._task = asyncio.current_task()
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
         self._watcher: asyncio.Task[None] | None = None
         self.disconnected = False
 
     def __enter__(self) -> DisconnectWatch:
-        self._timer = asyncio.get_running_loop().call_later(_WATCH_AFTER_S, self._start)
+        self._timer = self._task.get_loop().call_later(_WATCH_AFTER_S, self._start)
         return self
 
     def __exit__(self, raised: type[BaseException] | None, *_: object) -> bool:
         self._timer.cancel()
         if self._watcher is not None:
             self._watcher.cancel()
-        if not self.disconnected or raised is not asyncio.CancelledError or self._task is None:
+        if not self.disconnected or raised is not asyncio.CancelledError:
             return False
         self._task.uncancel()
         return True
@@ -103,6 +105,5 @@ class DisconnectWatch:
                 continue
             if message["type"] == "http.disconnect":
                 self.disconnected = True
-                if self._task is not None:
-                    self._task.cancel()
+                self._task.cancel()
                 return
