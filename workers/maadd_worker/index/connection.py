@@ -20,6 +20,8 @@ _CACHED = 32
 STATEMENT_CACHE = 200
 """Prepared statements kept per connection."""
 
+_READ_AND_WRITE = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+
 
 def open_writer(path: str) -> apsw.Connection:
     """The writing connection; the file is created when absent.
@@ -27,7 +29,7 @@ def open_writer(path: str) -> apsw.Connection:
     Deleted content is overwritten at once, so that a hard delete leaves no text in free pages.
     Raises apsw.Error, and BACKEND_ERROR on a file system that cannot hold a shared log.
     """
-    connection = apsw.Connection(path, statementcachesize=STATEMENT_CACHE)
+    connection = _connect(path)
     try:
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         if connection.pragma("journal_mode", "WAL") != "wal":
@@ -50,9 +52,7 @@ def open_writer(path: str) -> apsw.Connection:
 
 def open_reader(path: str) -> apsw.Connection:
     """A reading connection to a file that somebody else may write. Raises apsw.Error."""
-    connection = apsw.Connection(
-        path, flags=apsw.SQLITE_OPEN_READONLY, statementcachesize=STATEMENT_CACHE
-    )
+    connection = _connect(path, apsw.SQLITE_OPEN_READONLY)
     connection.set_busy_timeout(BUSY_TIMEOUT_MS)
     least, most = READER_CACHE_KIB
     connection.pragma(
@@ -65,7 +65,16 @@ def open_immutable(path: str) -> apsw.Connection:
     """A connection to a file that nobody writes; touches nothing beside it. Raises apsw.Error."""
     uri = f"file:{quote(path)}?mode=ro&immutable=1"
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    return apsw.Connection(uri, flags=flags, statementcachesize=STATEMENT_CACHE)
+    return _connect(uri, flags)
+
+
+def _connect(path: str, flags: int = _READ_AND_WRITE) -> apsw.Connection:
+    """A connection whose statements are planned once. With the histograms of `ANALYZE` a
+    statement would else be compiled anew for each value that is bound to it, which takes longer
+    than most of them run."""
+    connection = apsw.Connection(path, flags=flags, statementcachesize=STATEMENT_CACHE)
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    return connection
 
 
 def open_for_look(path: str) -> apsw.Connection:

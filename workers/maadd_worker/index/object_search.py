@@ -31,6 +31,9 @@ _SAMPLE = 64
 _RARE_GRAMS = 3
 """So many rare runs together leave hardly a value that does not match."""
 
+_APART = 2
+"""Between the places of two of them in the text."""
+
 _WORTH_READING = 4
 """A run that has so many times the values of the rarest one takes longer to read than the values
 that it would rule out."""
@@ -224,12 +227,19 @@ def _grams(text: str) -> list[str]:
 
 def _rarest(reader: IndexReader, grams: list[str], era: int) -> list[str]:
     """The runs that the fewest values have, by a guess: the text index reads every value of
-    every run that it is asked for."""
+    every run that it is asked for. Of two that share most of their characters one is enough:
+    what has the one mostly has the other."""
     if len(grams) == 1:
         return grams
-    guesses = sorted((_guess(reader, gram, era), gram) for gram in grams)
+    guesses = sorted((_guess(reader, gram, era), place) for place, gram in enumerate(grams))
     most = _WORTH_READING * max(1.0, guesses[0][0])
-    return [gram for guess, gram in guesses[:_RARE_GRAMS] if guess <= most]
+    chosen: list[int] = []
+    for guess, place in guesses:
+        if guess > most or len(chosen) == _RARE_GRAMS:
+            break
+        if all(abs(place - other) >= _APART for other in chosen):
+            chosen.append(place)
+    return [grams[place] for place in chosen]
 
 
 def _guess(reader: IndexReader, gram: str, era: int) -> float:
