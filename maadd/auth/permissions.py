@@ -36,12 +36,14 @@ def loose_permissions(path: str) -> list[str]:
     if len(steps) > 1:
         owners = {0, os.geteuid(), *_owner_of(os.path.dirname(folder))}
         for step in dict.fromkeys(steps):
-            problems += _changeable(step, owners)
+            problems += _changeable(step, owners, shared=step != steps[-1])
     return problems
 
 
-def _changeable(step: _Step, owners: set[int]) -> Iterator[str]:
-    """Why others than `owners` could put something else in the place of the entry."""
+def _changeable(step: _Step, owners: set[int], *, shared: bool) -> Iterator[str]:
+    """Why others than `owners` could put something else in the place of the entry. `shared`: the
+    folder may be one where everybody has files, and nobody those of others; not where the registry
+    itself lies, whose lock anybody could hold."""
     try:
         folder = os.stat(step.folder)
         entry = _owner_of(os.path.join(step.folder, step.name))
@@ -49,7 +51,7 @@ def _changeable(step: _Step, owners: set[int]) -> Iterator[str]:
         return
     leads = f"from where the path of the token registry leads on ({step.name})"
     bits = stat.S_IMODE(folder.st_mode)
-    if bits & 0o022 and not bits & stat.S_ISVTX:
+    if bits & 0o022 and not (shared and bits & stat.S_ISVTX):
         yield (
             f"others may write in the folder {step.folder} {leads} (mode {bits:o}); "
             "run 'chmod go-w' on it"

@@ -81,13 +81,10 @@ def registry_lock(path: str, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
     folder = os.path.dirname(os.path.realpath(path))
     try:
         _ensure_folder(folder)
-        descriptor = os.open(
-            os.path.join(folder, "tokens.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
+        descriptor = _open_lock(os.path.join(folder, "tokens.lock"), os.path.dirname(path))
     except OSError as error:
         raise _unusable("locked", error) from None
     try:
-        _keep_owner(descriptor, os.stat(os.path.dirname(path)))
         deadline = time.monotonic() + wait_s
         while not _try_lock(descriptor):
             if time.monotonic() >= deadline:
@@ -146,13 +143,26 @@ def _stamp(status: os.stat_result) -> FileStamp:
     )
 
 
+def _open_lock(path: str, owned_by: str) -> int:
+    """Never by a link, which its folder's owner may have put there for root to follow; only what
+    is made here gets that owner."""
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return os.open(path, flags)
+    _keep_owner(descriptor, os.stat(owned_by))
+    return descriptor
+
+
 def _ensure_folder(folder: str) -> None:
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
         return
     parent = os.path.dirname(folder)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(folder, flags)
     try:
         _keep_owner(descriptor, os.stat(parent))
     finally:

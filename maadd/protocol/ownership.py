@@ -138,7 +138,7 @@ def acquire_flock(
     BlockingIOError when the lock stays held, FileNotFoundError without `create`, any other
     OSError as the file system gave it.
     """
-    flags = os.O_NONBLOCK | (os.O_RDONLY if shared and not create else os.O_RDWR)
+    flags = os.O_NONBLOCK | os.O_NOFOLLOW | (os.O_RDONLY if shared and not create else os.O_RDWR)
     if create:
         flags |= os.O_CREAT
     operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB

@@ -25,6 +25,8 @@ UNSUPPORTED_REVISION = -32022
 VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 """The member of `params._meta` that only requests of the stateless revisions have."""
 
+_LONGEST_METHOD = 200
+
 MessageId = int | str
 
 _EXACT_TOOLS = frozenset(name for name, spec in TOOLS.items() if spec.exact_arguments)
@@ -209,9 +211,12 @@ def _message(
         if wire.id is UNSET or (wire.result is UNSET and wire.error is UNSET):
             raise NotAMessage("a message needs a method, or an id and a result or error")
         return Notification(None, None)
+    method = wire.method
+    if len(method) > _LONGEST_METHOD:
+        method = method[: _LONGEST_METHOD - 1] + "…"  # no method of anybody, and repeated as such
     if wire.id is UNSET:
-        return Notification(wire.method, params)
-    return Request(wire.id, wire.method, params)
+        return Notification(method, params)
+    return Request(wire.id, method, params)
 
 
 def _broken_message(document: Any) -> Request | Notification:

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -90,12 +91,37 @@ def test_a_registry_behind_a_link_is_kept_from_others_there_too(tokens_path: Pat
     tokens_path.parent.mkdir(mode=0o700)
     tokens_path.symlink_to(elsewhere / "registry.yaml")
     TokenRegistry.load(str(tokens_path)).issue(ADMIN)
-    for mode in (0o755, 0o1777):
+    elsewhere.chmod(0o755)
+    assert TokenRegistry.load(str(tokens_path)).warnings == []
+    for mode in (0o775, 0o1777):  # its lock, too, is nobody else's
         elsewhere.chmod(mode)
-        assert TokenRegistry.load(str(tokens_path)).warnings == []
-    elsewhere.chmod(0o775)
-    with pytest.raises(MaadError, match=rf"may write in the folder {elsewhere} .* 'chmod go-w'"):
-        TokenRegistry.load(str(tokens_path))
+        with pytest.raises(
+            MaadError, match=rf"may write in the folder {elsewhere} .* 'chmod go-w'"
+        ):
+            TokenRegistry.load(str(tokens_path))
+
+
+@pytest.mark.parametrize("kind", [os.symlink, os.link])
+def test_a_planted_lock_gives_nothing_away(tokens_path: Path, kind: Any) -> None:
+    load(tokens_path).issue(ADMIN)
+    lock, victim = tokens_path.with_name("tokens.lock"), tokens_path.parents[1] / "victim"
+    victim.write_text("secret")
+    os.chmod(victim, 0o640)
+    lock.unlink()
+    kind(victim, lock)
+    before = os.stat(victim)
+    tokens_path.parent.chmod(0o700)
+    if kind is os.symlink:
+        with pytest.raises(MaadError, match="cannot be locked: Too many levels of symbolic links"):
+            load(tokens_path).issue(ADMIN)
+    else:
+        if os.geteuid() == 0:
+            os.chown(tokens_path.parent, 4711, -1)
+        load(tokens_path).issue(ADMIN)
+    after = os.stat(victim)
+    assert (after.st_uid, after.st_mode, victim.read_text()) == (
+        before.st_uid, before.st_mode, "secret",
+    )  # fmt: skip
 
 
 def test_nobody_else_can_turn_a_link_on_the_way_to_the_registry(tokens_path: Path) -> None:

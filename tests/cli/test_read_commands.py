@@ -290,3 +290,22 @@ def test_without_a_project_there_is_a_next_step(maad_here: Any, tmp_path: Path) 
         assert (done.code, done.out) == (1, "")
         assert "  REGISTRY_NOT_FOUND: " in done.err
         assert "init" in done.err
+
+
+def test_answers_by_a_schema_that_is_not_indexed_yet_say_so(maad_here: Any, project: Path) -> None:
+    def run(*words: str) -> Any:
+        return maad_here(*words, f"--project={project}")
+
+    assert run("reindex").code == 0
+    schema = project / "_schema/note.v1.yaml"
+    schema.write_text(schema.read_text() + "  place: {type: string, index: true}\n")
+    for words in (
+        ("query", "note", "--filter=place=x"),
+        ("aggregate", "place", "--type=note"),
+        ("verify", "count", "note", "3", "--filter=place=x"),
+        ("search", "entity"),
+    ):
+        done = run(*words)
+        assert "INDEX_BEHIND: 3 records are indexed as an earlier schema says" in done.err, words
+    assert run("reindex").code == 0
+    assert "INDEX_BEHIND" not in run("query", "note", "--filter=place=x").err

@@ -79,3 +79,29 @@ def test_an_empty_folder_in_place_of_a_served_one_stays_empty(folder, root):
     make_model_files(root, read_only=False)
     make_backend(root, read_only=False, served=True)
     assert (folder / "_backend").is_dir()
+
+
+@pytest.mark.parametrize("name", ["lock", "maad.db", "maad.db-wal", "journal.db", "journal.json"])
+def test_nothing_is_written_through_a_link_that_came_with_a_project(
+    folder, root, name, tmp_path_factory
+):
+    victim = tmp_path_factory.mktemp("home") / ".profile"
+    victim.write_text("theirs")
+    (folder / "_backend").mkdir()
+    (folder / "_backend" / name).symlink_to(victim)
+    for read_only in (False, True):
+        with pytest.raises(MaadError) as refusal:
+            make_backend(root, read_only=read_only)
+        assert refusal.value.code == "PATH_OUTSIDE_PROJECT"
+        assert refusal.value.details == {"file": f"_backend/{name}"}
+    assert victim.read_text() == "theirs"
+
+
+def test_a_linked_backend_stays_in_the_project(folder, root, tmp_path_factory):
+    (folder / "elsewhere").mkdir()
+    (folder / "_backend").symlink_to("elsewhere")
+    make_backend(root, read_only=False)
+    (folder / "_backend").unlink()
+    (folder / "_backend").symlink_to(tmp_path_factory.mktemp("outside"))
+    with pytest.raises(MaadError, match="_backend is a link"):
+        make_backend(root, read_only=False)

@@ -334,3 +334,20 @@ def test_what_a_chain_does_not_lead_to_is_logged_once_for_each_call(yard):
     assert last[1]["groups"] >= 1
     yard.call("aggregate", docType="work_order", groupBy="status")
     assert len(yard.noted) == 3
+
+
+@pytest.mark.parametrize("period", ["year", "quarter", "month", "week", "day"])
+def test_a_day_that_no_calendar_has_is_in_no_period(changing_yard, period):
+    dates = ["2025-02-30", "2026-13-45", "2025-02-28"]
+    for number, due in enumerate(dates):
+        changing_yard.record("work_order", f"wo-9{number}", title="T", due=due)
+    changing_yard.reindex()
+    answer = changing_yard.call(
+        "aggregate", docType="work_order", groupBy=f"due::{period}", filters={"due": DAYS}
+    )
+    real = {"year": "2025", "quarter": "2025-Q1", "month": "2025-02"}
+    real |= {"week": "2025-W09", "day": "2025-02-28"}
+    assert groups(answer) == [("(null)", 2), (real[period], 1)]
+
+
+DAYS = {"op": "in", "value": ["2025-02-30", "2026-13-45", "2025-02-28"]}

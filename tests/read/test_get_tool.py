@@ -129,6 +129,14 @@ def test_a_file_that_no_longer_parses_says_so(order):
     with pytest.raises(MaadError, match="PARSE_ERROR"):
         order.call("get", docId="wo-7")
 
+    order.write("orders/wo-7.md", "")
+    with pytest.raises(MaadError, match=r"PARSE_ERROR: .*empty file"):
+        order.call("get", docId="wo-7")
+
+    order.write("orders/wo-7.md", "no frontmatter")
+    with pytest.raises(MaadError, match="has no doc_id, the index knows it as"):
+        order.call("get", docId="wo-7")
+
 
 @pytest.mark.parametrize("depth", ["hot", "warm", "cold", "full"])
 def test_no_depth_follows_a_folder_that_leads_out_of_the_project(order, tmp_path, depth):

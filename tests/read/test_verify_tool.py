@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from maadd.protocol.errors import MaadError
@@ -217,6 +219,25 @@ def test_refs_without_a_live_target_are_broken(yard):
         }
     ]
     assert (data["scanned"], data["healthy"]) == (4, 3)
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "link out", "dangling link"])
+def test_what_is_no_record_stands_for_none(yard, kind, tmp_path_factory):
+    place = yard.path / "assets/ast-2.md"
+    place.unlink()
+    if kind == "folder":
+        place.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(place)
+    else:
+        outside = tmp_path_factory.mktemp("outside") / "a.md"
+        if kind == "link out":
+            outside.write_text("text")
+        place.symlink_to(outside)
+
+    data = sweep(yard)
+
+    assert data["findings"] == CLEAN | {"missing_on_disk": 1}
 
 
 def test_categories_limit_what_is_looked_for(yard):

@@ -54,7 +54,9 @@ def test_there_are_eleven_primitives_and_46_annotation_types() -> None:
     assert BUILTIN_SUBTYPES["invoice"] == "identifier"
 
 
-@pytest.mark.parametrize("text", ["types: {}\n", "---\ntypes: {}\n", "\ufefftypes: {}\n"])
+@pytest.mark.parametrize(
+    "text", ["types: {}\n", "---\ntypes: {}\n", "\ufefftypes: {}\n", "---\ntypes: {}\n---\n\n"]
+)
 def test_a_project_may_have_no_types(make_project: Make, text: str) -> None:
     assert load_registry(make_project({REGISTRY_PATH: text})).types == {}
 

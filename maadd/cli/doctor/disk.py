@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 
 from maadd.cli.doctor.check import Check, ok, problem, some, warning
+from maadd_worker.disk.scaffold import linked_places
 
 _NETWORK = frozenset(
     ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre",
@@ -57,6 +58,8 @@ def _kinds(root: str) -> Iterator[Check]:
         if os.path.lexists(path) and not os.path.isdir(path):
             advice = "move it away, and put the folder back"
             yield problem("places", f"{name} is there and is no folder", advice)
+    for name in linked_places(root):
+        yield problem("places", f"{name} is a link", "remove it: nothing is written through links")
     for name in _FILES:
         path = os.path.join(root, "_backend", name)
         if os.path.exists(path) and not os.path.isfile(path):

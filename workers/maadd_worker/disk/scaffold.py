@@ -29,6 +29,29 @@ def make_backend(root: ProjectRoot, *, read_only: bool, served: bool = False) ->
             {"file": REGISTRY_PATH, "errno": "ENOENT"},
         )
     _make_folder(root, "_backend", read_only=read_only)
+    for name in linked_places(root.held_path):
+        raise MaadError(
+            "PATH_OUTSIDE_PROJECT",
+            f"{name} is a link: what the engine writes there would be written elsewhere; remove "
+            "the link (another disk can be mounted on _backend/)",
+            {"file": name},
+        )
+
+
+def linked_places(root: str) -> list[str]:
+    """What the engine would write through a link: `_backend`, where that leads out of the project,
+    and its own files in there. A project may come from somebody else, links included."""
+    backend = os.path.join(root, "_backend")
+    if os.path.islink(backend):
+        inside = os.path.realpath(root).rstrip("/") + "/"
+        if not os.path.realpath(backend).startswith(inside):
+            return ["_backend"]
+    try:
+        names = sorted(os.listdir(backend))
+    except OSError:
+        return []  # whoever opens it says why it cannot be read
+    own = [name for name in names if name == "lock" or name.startswith(("maad.db", "journal."))]
+    return [f"_backend/{name}" for name in own if os.path.islink(os.path.join(backend, name))]
 
 
 def make_model_files(root: ProjectRoot, *, read_only: bool) -> None:

@@ -32,7 +32,7 @@ WHERE deleted = 0 AND file_path > ? AND change_seq <= ? ORDER BY file_path LIMIT
 """
 
 _WHY_KEPT = {
-    "exists": "their files are there, outside of every registered path",
+    "exists": "something is there under their names, outside of every registered path or no record",
     "unknown": "it cannot be told whether their files are there",
     "broken": "the folder could not be read completely",
     "empty": "the folder is empty; if that is right, reindex with prune",

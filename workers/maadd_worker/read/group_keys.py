@@ -15,9 +15,18 @@ NO_VALUE = "(null)"
 
 _PERIOD_MARK = "::"
 
-_DAY = "{x} GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'"
-_MONTH = "{x} GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]*' AND substr({x}, 6, 2) BETWEEN '01' AND '12'"
-_YEAR = "({x} GLOB '[0-9][0-9][0-9][0-9]' OR {x} GLOB '[0-9][0-9][0-9][0-9]-*')"
+_WHOLE = "{x} GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]*'"
+# SQLite takes the 30th of February for the 2nd of March.
+_REAL = "date(substr({x}, 1, 10)) IS substr({x}, 1, 10)"
+_DAY = f"{_WHOLE} AND {_REAL}"
+_MONTH = (
+    "{x} GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]*' AND substr({x}, 6, 2) BETWEEN '01' AND '12' "
+    f"AND (NOT {_WHOLE} OR {_REAL})"
+)
+_YEAR = (
+    "({x} GLOB '[0-9][0-9][0-9][0-9]' OR {x} GLOB '[0-9][0-9][0-9][0-9]-*') "
+    f"AND (NOT {_WHOLE} OR {_REAL})"
+)
 _PERIODS = {
     "year": (_YEAR, "substr({x}, 1, 4)"),
     "quarter": (

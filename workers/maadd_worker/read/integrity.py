@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import posixpath
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -174,6 +175,21 @@ def _is_on_disk(context: ReadContext, path: str) -> bool | None:
         return None
 
 
+def _is_no_record(context: ReadContext, path: str) -> bool:
+    """Whether something else has the name: a folder, a pipe, a link out of the project."""
+    try:
+        if not stat.S_ISREG(context.root.stat(path).st_mode):
+            return True
+        context.root.read(path, 1)
+    except FileNotFoundError:
+        return True  # a link that leads nowhere
+    except OSError:
+        return False
+    except MaadError as error:
+        return error.code == "PATH_OUTSIDE_PROJECT"
+    return False
+
+
 def _types_in_scope(model: Model, doc_type: str | None) -> list[TypeEntry]:
     types = model.registry.types
     if doc_type is None:
@@ -246,7 +262,7 @@ class _Judge:
         if "missing_on_disk" not in self._wanted:
             return
         there = _is_on_disk(self._context, row.path)
-        if there is False:
+        if there is False or (there and _is_no_record(self._context, row.path)):
             self._findings.add("missing_on_disk", row.doc_id, row.doc_type, row.path)
         elif there and owning_type(self._context.model.registry, row.path) is None:
             self._findings.add(UNREGISTERED_PATH, row.doc_id, row.doc_type, row.path)

@@ -15,6 +15,7 @@ import msgspec
 
 from maadd_worker.disk.root import FileContent, ProjectRoot
 from maadd_worker.markdown.blocks import Block, scan_blocks
+from maadd_worker.markdown.diagnostics import parse_error
 from maadd_worker.markdown.frontmatter import SplitFile, content_hash, split_file
 from maadd_worker.markdown.yaml_profile import load_frontmatter
 
@@ -43,6 +44,8 @@ class CachedRecord(msgspec.Struct, frozen=True):
 
 def parse_record(content: FileContent, path: str) -> CachedRecord:
     """Parse one file's content; parser errors name the file and the position."""
+    if not content.data:
+        raise parse_error("empty file; restore it or delete it", path, 1, 1)
     split = split_file(content.data, path)
     frontmatter = load_frontmatter(split, path)
     return CachedRecord(

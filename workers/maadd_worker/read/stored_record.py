@@ -22,10 +22,11 @@ def load_stored(context: ReadContext, row: DocumentRow) -> CachedRecord:
         raise
     stored_id = record.frontmatter.get("doc_id")
     if stored_id != row.doc_id:
+        said = "no doc_id" if stored_id is None else f"doc_id {stored_id!r}"
         raise MaadError(
             "FRONTMATTER_GUARD",
-            f'{row.file_path} says doc_id {stored_id!r}, the index knows it as "{row.doc_id}"; '
-            "run maad_reindex to take the change over",
+            f'{row.file_path} has {said}, the index knows it as "{row.doc_id}"; run maad_reindex '
+            "to take the change over",
         )
     return record
 

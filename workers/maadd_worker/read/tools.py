@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from maadd_worker.index.counters import read_generation
+from maadd_worker.index.counters import read_generation, read_type_state
 from maadd_worker.index.reader import IndexReader
 from maadd_worker.outcome import Advice, Outcome
 from maadd_worker.read.aggregate import aggregate
@@ -84,6 +84,20 @@ _BOUND_TO_INDEX = READ_TOOLS.keys() - {
     "maad_health",
 }
 
+_ASKS_FIELDS = frozenset(
+    {
+        "maad_query",
+        "maad_search",
+        "maad_related",
+        "maad_relationship_paths",
+        "maad_aggregate",
+        "maad_join",
+        "maad_verify",
+        "maad_find_orphans",
+    }
+)
+"""Tools that answer by what the schema has the index hold."""
+
 _BEHIND = Advice(
     "",
     "the index is still being brought up to date; what is missing here may be there",
@@ -118,8 +132,40 @@ def read(context: ReadContext, tool: str, args: Any, given: Mapping[str, Any]) -
     outcome = READ_TOOLS[tool](context, args)
     if tool in RECALLED_READS:
         context.reader.remember(_asked(tool, given), context.generation(), context.model)
-    if not context.index_behind or tool not in _BOUND_TO_INDEX:
+    advice = _behind(context, tool, args)
+    if advice is None:
         return outcome
-    return Outcome(
-        outcome.data, (*outcome.warnings, _BEHIND), outcome.meta, outcome.rows, outcome.audit
+    return msgspec.structs.replace(outcome, warnings=(*outcome.warnings, advice))
+
+
+def _behind(context: ReadContext, tool: str, args: Any) -> Advice | None:
+    if context.index_behind:
+        return _BEHIND if tool in _BOUND_TO_INDEX else None
+    if tool not in _ASKS_FIELDS:
+        return None
+    outdated = _outdated(context, getattr(args, "doc_type", None))
+    if not outdated:
+        return None
+    return Advice(
+        "",
+        f"{outdated} records are indexed as an earlier schema says, and what is asked of their "
+        "fields may be missing; maad_reindex brings them up to date",
+        "INDEX_BEHIND",
     )
+
+
+def _outdated(context: ReadContext, doc_type: str | None) -> int:
+    """Live records of a type (None: of all) that were indexed under another schema."""
+    reader, plans = context.reader, context.plans
+    if doc_type is not None:
+        if doc_type not in context.model.registry.types:
+            return 0
+        state = read_type_state(reader.connection, doc_type, plans.fingerprint(doc_type))
+        return state.documents - state.current
+    generation = context.generation()
+    known = reader.recall("outdated", generation)
+    if isinstance(known, tuple) and known[0] is plans:
+        return int(known[1])
+    count = sum(_outdated(context, name) for name in context.model.registry.types)
+    reader.remember("outdated", generation, (plans, count))
+    return count

@@ -131,9 +131,10 @@ def parse_registry(document: object) -> Registry:
 
 
 def decode_model_file(data: bytes, file: str) -> str:
-    """The text of a registry or schema file without its byte order mark; PARSE_ERROR."""
+    """The YAML of a registry or schema file, without its byte order mark and, where it is written
+    like the frontmatter of a record, without its closing line; PARSE_ERROR."""
     try:
-        return data.decode("utf-8").removeprefix("\ufeff")
+        text = data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise MaadError(
             "PARSE_ERROR",
@@ -141,6 +142,10 @@ def decode_model_file(data: bytes, file: str) -> str:
             {"file": file, "line": 1, "col": 1},
             location=SourceLocation(file, 1, 1),
         ) from error
+    whole = text.rstrip()
+    if text.startswith("---") and whole.endswith("\n---"):
+        return whole[:-3]
+    return text
 
 
 def _parse(document: object) -> tuple[Registry, list[MaadError]]:
