@@ -24,9 +24,10 @@ from maadd.protocol.control import (
     decode_from_owner,
     encode,
 )
-from maadd.protocol.errors import MaadError, MaadErrors, error_from_wire
+from maadd.protocol.errors import MaadError, MaadErrors, error_from_wire, errors_of
 from maadd.protocol.messages import Call, CallProgress, Cancel, Cancelled, Reply
 from maadd.protocol.process_identity import is_stopped, peer_of
+from maadd.protocol.tools import TOOLS
 
 _LAST_WORD_S = 2.0
 """Wait for what became of a call that the person interrupted."""
@@ -38,12 +39,14 @@ OnProgress = Callable[[CallProgress], None]
 
 
 class Unreachable(Exception):
-    """Nobody answers on a control socket. `final`: trying again will not help."""
+    """Nobody answers on a control socket. `final`: trying again will not help; `stopping`: whoever
+    is there is about to end."""
 
-    def __init__(self, reason: str, *, final: bool = False) -> None:
+    def __init__(self, reason: str, *, final: bool = False, stopping: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.final = final
+        self.stopping = stopping
 
 
 class OwnerGone(Exception):
@@ -157,7 +160,9 @@ class OwnedProject:
         except BaseException as failure:
             connection.close()
             if isinstance(failure, MaadErrors):
-                raise Unreachable(f"it takes no commands now ({failure})") from None
+                stopping = errors_of(failure)[0].code == "SHUTTING_DOWN"
+                reason = "it is stopping" if stopping else f"it takes no commands now ({failure})"
+                raise Unreachable(reason, stopping=stopping) from None
             raise
         if not isinstance(answer, Attached):
             connection.close()
@@ -171,7 +176,7 @@ class OwnedProject:
             try:
                 return self._perform(call, on_progress)
             except _Lost:
-                # Only a read comes here; a second loss is told.
+                # Only what can be repeated comes here; a second loss is told.
                 return self._perform(call, on_progress)
         except _Lost:
             raise MaadErrors([worker_lost(call)]) from None
@@ -198,7 +203,7 @@ class OwnedProject:
                     on_progress(message)
                 case Cancelled(withdrawn=True):
                     raise OwnerGone(maybe_done=False)
-                case Lost() if call.is_write:
+                case Lost() if call.is_write and not is_repeatable(call.tool):
                     raise MaadErrors([worker_lost(call)])
                 case Lost():
                     raise _Lost
@@ -234,7 +239,14 @@ class OwnedProject:
 
 
 class _Lost(Exception):
-    """The worker died with a read."""
+    """The worker died with what can be repeated."""
+
+
+def is_repeatable(tool: str) -> bool:
+    """Whether a write does no harm when it is done twice, such as the reindex that some commands
+    begin with."""
+    spec = TOOLS[tool]
+    return spec.idempotent_hint and not spec.destructive_hint
 
 
 def worker_lost(call: Call) -> MaadError:

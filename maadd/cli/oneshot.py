@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from maadd.auth.timestamps import format_timestamp
-from maadd.cli.control_client import OnProgress, OwnedProject, OwnerGone, Unreachable, worker_lost
+from maadd.cli.control_client import (
+    OnProgress,
+    OwnedProject,
+    OwnerGone,
+    Unreachable,
+    is_repeatable,
+    worker_lost,
+)
 from maadd.cli.project_folder import refuse_no_project
 from maadd.config.instance import synthesize_instance
 from maadd.config.runtime_path import control_sockets
@@ -38,6 +45,9 @@ _SESSION = "command-line"
 _DEADLINE_MS = 24 * 60 * 60 * 1000
 """A person ends a command that takes too long."""
 _RETRY_S = 0.05
+_STOPPING_S = 20.0
+"""What a server that is stopping may take, beyond what one that does not answer is waited for."""
+
 _IDLE_WAIT_S = 0.5
 """Enough for a server that may be asked, while the project is free."""
 
@@ -109,7 +119,7 @@ class OneShot:
             try:
                 return self._access.answer(call, on_progress)
             except OwnerGone as gone:
-                if call.is_write and gone.maybe_done:
+                if call.is_write and gone.maybe_done and not is_repeatable(call.tool):
                     raise MaadErrors([worker_lost(call)]) from None
                 self._access.close()
                 self._access = self._open_access()
@@ -205,7 +215,8 @@ def _open_access(root: str, settings: Settings, warn: Warn) -> Access:
                 time.sleep(_RETRY_S)
                 continue
             hopeless = unreachable is None or unreachable.final
-            if hopeless or time.monotonic() >= deadline:
+            more_s = _STOPPING_S if unreachable is not None and unreachable.stopping else 0
+            if hopeless or time.monotonic() >= deadline + more_s:
                 raise MaadErrors([_locked(root, failure, unreachable)]) from failure
         time.sleep(_RETRY_S)
 

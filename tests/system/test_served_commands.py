@@ -176,6 +176,19 @@ def test_a_reload_that_did_not_take_the_tokens_over_fails(served: Served) -> Non
     served.client = served.connect()  # the other ended with its token
 
 
+def test_the_doctor_finds_a_server_that_is_stopped(served: Served) -> None:
+    served.client.ok("maad_summary")
+    pid = served.daemon.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        done = served.on_project("doctor", "--json")
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert done.returncode == 1
+    assert f"process {pid} is stopped: commands wait in vain" in done.stdout
+    assert f"kill -CONT {pid}" in done.stdout
+
+
 @pytest.mark.parametrize("command", ["status", "reload"])
 def test_a_stopped_server_is_named_as_such(served: Served, command: str) -> None:
     pid = served.daemon.process.pid

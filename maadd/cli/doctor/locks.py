@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from maadd.cli.doctor.check import Check, ok, problem, warning
 from maadd.protocol.ownership import LOCK_PATH, last_owner, lock_holders
+from maadd.protocol.process_identity import is_stopped
 from maadd_worker.history.git_dir import locate
 from maadd_worker.history.lock_holder import find_holder
 from maadd_worker.history.outcome import GitFailure
@@ -50,6 +51,10 @@ def _owner(root: str) -> Check:
     if owner.pid == pid and owner.is_abandoned:
         advice = "nothing to do: whoever opens the project next ends it"
         return warning("owner", f"{by} has it open, but its server is gone", advice)
+    stopped = [one for one in (owner.server_pid, pid) if one is not None and is_stopped(one)]
+    if stopped:
+        text = f"{by} has it open, and process {stopped[0]} is stopped: commands wait in vain"
+        return problem("owner", text, f"kill -CONT {stopped[0]}")
     if owner.endpoint is not None and not os.path.exists(owner.endpoint):
         advice = (
             f"end process {owner.server_pid} when it no longer answers; commands cannot reach it"
