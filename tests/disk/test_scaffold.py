@@ -12,7 +12,7 @@ from maadd_worker.disk.owner_lock import OwnerLock
 from maadd_worker.disk.root import ProjectRoot
 from maadd_worker.disk.scaffold import make_backend, make_model_files
 from maadd_worker.engine_placement import staying
-from maadd_worker.imports.ledger import Ledger
+from maadd_worker.imports.ledger import Done, Ledger
 
 
 @pytest.fixture
@@ -105,3 +105,29 @@ def test_a_linked_backend_stays_in_the_project(folder, root, tmp_path_factory):
     (folder / "_backend").symlink_to(tmp_path_factory.mktemp("outside"))
     with pytest.raises(MaadError, match="_backend is a link"):
         make_backend(root, read_only=False)
+
+
+@pytest.mark.parametrize("planted", ["_import", "_import/.state", "its own"])
+def test_an_import_keeps_its_state_behind_no_link(folder, planted, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    ledger = Ledger(str(folder), "source.csv", "source")
+    place = ledger.folder if planted == "its own" else str(folder / planted)
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    os.symlink(outside, place)
+    with pytest.raises(MaadError, match=r"WRITE_ERROR: .*symbolic links"):
+        ledger.keep_plan("plan")
+    assert not list(outside.rglob("plan*"))
+
+
+def test_an_import_writes_its_state_through_no_link(folder, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("theirs")
+    ledger = Ledger(str(folder), "source.csv", "source")
+    os.makedirs(ledger.folder)
+    for name in ("plan.yaml.new", "done.jsonl"):
+        os.symlink(victim, os.path.join(ledger.folder, name))
+    with pytest.raises(MaadError, match=r"WRITE_ERROR: .*symbolic links"):
+        ledger.keep_plan("plan")
+    with pytest.raises(MaadError, match="symbolic links"):
+        ledger.add([Done("key", "digest", "doc-1", "hash")])
+    assert victim.read_text() == "theirs"

@@ -7,6 +7,7 @@ they would be written, count as imported.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -101,7 +102,7 @@ class Ledger:
         text = b"\n" + b"".join(msgspec.json.encode(one) + b"\n" for one in entries)
         try:
             self._make_folder()
-            with open(os.path.join(self.folder, _DONE), "ab") as file:
+            with open(os.path.join(self.folder, _DONE), "ab", opener=_never_by_link) as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
@@ -113,7 +114,7 @@ class Ledger:
         path = os.path.join(self.folder, name)
         try:
             self._make_folder()
-            with open(f"{path}.new", "wb") as file:
+            with open(f"{path}.new", "wb", opener=_never_by_link) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -137,10 +138,20 @@ class Ledger:
                 continue
 
     def _make_folder(self) -> None:
-        make_folders(self._root, *os.path.relpath(self.folder, self._root).split(os.sep))
+        names = os.path.relpath(self.folder, self._root).split(os.sep)
+        make_folders(self._root, *names)
+        for depth in range(len(names)):
+            folder = os.path.join(self._root, *names[: depth + 1])
+            if os.path.islink(folder):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), folder)
 
     def _failed(self, what: str, failure: OSError) -> MaadError:
         code = "WRITE_ERROR" if what == "written" else "FILE_READ_ERROR"
         why = os.strerror(failure.errno or 0)
         details = {"errno": errno_name(failure)}
         return MaadError(code, f"{self.folder} cannot be {what}: {why}", details)
+
+
+def _never_by_link(path: str, flags: int) -> int:
+    """Opens what this program has made: a link there came with the project."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
