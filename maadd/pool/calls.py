@@ -45,7 +45,7 @@ async def run_call(
             left_s = max(0.0, deadline - time.monotonic())
             terms = Terms(is_write, round(left_s * 1000), on_progress, on_permit)
             pending = worker.dispatch(call, terms)
-            outcome = await _outcome(worker, pending, left_s)
+            outcome = await _outcome(worker, pending, left_s, round(timeout_s * 1000))
             if isinstance(outcome, Reply):
                 if strict and not is_write and worker.stage is not Stage.READY:
                     raise not_ready(supervisor)
@@ -77,8 +77,10 @@ async def run_call(
                 on_end()
 
 
-async def _outcome(worker: Worker, pending: PendingCall, left_s: float) -> Reply | CallEnd:
-    timer = pending.outcome.get_loop().call_later(left_s, pending.settle, CallEnd.EXPIRED)
+async def _outcome(
+    worker: Worker, pending: PendingCall, left_s: float, limit_ms: int
+) -> Reply | CallEnd:
+    timer = pending.outcome.get_loop().call_later(left_s, _expire, pending, limit_ms)
     try:
         return await pending.outcome
     except asyncio.CancelledError:
@@ -88,11 +90,17 @@ async def _outcome(worker: Worker, pending: PendingCall, left_s: float) -> Reply
         timer.cancel()
 
 
+def _expire(pending: PendingCall, limit_ms: int) -> None:
+    if not pending.is_write and not pending.outcome.done():
+        # Now: its end may come before its caller goes on.
+        pending.late = limit_ms
+    pending.settle(CallEnd.EXPIRED)
+
+
 async def _expired(worker: Worker, pending: PendingCall, limit_ms: int, word_s: float) -> Reply:
     """Have the call given up. A write's fate is the worker's to tell."""
     if not pending.is_write:
         worker.cancel(pending, expired=True)
-        pending.late = limit_ms
         raise _timed_out(pending.tool, limit_ms, None)
     if pending.surely_unpublished:
         worker.cancel(pending, expired=True)
