@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maadd_worker.index import short_texts
 from maadd_worker.index.counters import (
     Counters,
     SubtypeCount,
@@ -65,6 +67,27 @@ def recount_values(connection) -> list[tuple[str, str, str, int]]:
     """).fetchall()
 
 
+def short_texts_of(values) -> dict[tuple[str, str, str], int]:
+    """Objects by text of one and two characters and kind."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    for primitive, subtype, value, number in values:
+        pieces = {value[at : at + length] for at in range(len(value)) for length in (1, 2)}
+        for text in {piece.lower() for piece in pieces}:
+            found[text, primitive, subtype] += number
+    return {key: number for key, number in found.items() if number}
+
+
+def counted_short_texts(connection) -> dict[tuple[str, str, str], int]:
+    """What the table has, and the changes that are not in it yet."""
+    total: Counter[tuple[str, str, str]] = Counter()
+    for *key, number in connection.execute("SELECT * FROM short_texts"):
+        total[tuple(key)] += number
+    changes = connection.execute("SELECT primitive, subtype, value, objects FROM value_changes")
+    for key, number in short_texts_of(changes).items():
+        total[key] += number
+    return {key: number for key, number in total.items() if number}
+
+
 def check(project) -> None:
     connection = project.writer.connection
     assert read_counters(connection) == recount(connection)
@@ -73,6 +96,7 @@ def check(project) -> None:
         "SELECT primitive, subtype, value, objects FROM object_values ORDER BY 1, 2, 3"
     )
     assert values.fetchall() == recount_values(connection)
+    assert counted_short_texts(connection) == short_texts_of(recount_values(connection))
     # Compares the text index with the values it is about; an error if they differ.
     connection.execute("INSERT INTO object_text (object_text, rank) VALUES ('integrity-check', 1)")
     for doc_type, plan_type in (("task", "task"), ("member", "member")):
@@ -147,9 +171,10 @@ def index_where_it_is(project, doc_id: str, path: str) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(operations, min_size=1, max_size=12))
-def test_counts_are_exact_after_any_history(make_project, history):
-    with tempfile.TemporaryDirectory() as folder:
+@given(st.lists(operations, min_size=1, max_size=12), st.sampled_from([0, 20, 1000]))
+def test_counts_are_exact_after_any_history(make_project, history, changes_until_fold):
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(short_texts, "_MOST_CHANGES", changes_until_fold)
         project = make_project(Path(folder))
         try:
             for operation in history:

@@ -62,6 +62,8 @@ def state(project) -> dict[str, object]:
     found["values"] = execute(
         "SELECT primitive, subtype, value, objects FROM object_values ORDER BY 1, 2, 3"
     ).fetchall()
+    project.writer.fold_values()
+    found["short_texts"] = execute("SELECT * FROM short_texts").fetchall()
     found["text"] = execute(
         "SELECT v.value FROM object_text t JOIN object_values v ON v.id = t.rowid "
         "WHERE object_text MATCH '\"ana\"' ORDER BY v.value"

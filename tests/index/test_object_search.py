@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maadd_worker.index import object_search
+from maadd_worker.index import object_search, short_texts, text_lookup
 from maadd_worker.index.object_search import ObjectQuery, object_page
 
 EVERYTHING = 10_000
@@ -73,6 +73,19 @@ def titled(project):
 @pytest.mark.parametrize(
     ("needle", "hits"),
     [
+        ("é", set()),
+        ("Är", {2}),
+        ("är", set()),
+        ("Ä", {2}),
+        ("ä", set()),
+        ("水", {3, 4}),
+        ("報告", {3}),
+        ("書", {3}),
+        ("\u212ae", {8}),
+        ("\u212a", {8}),
+        ("n", {5, 6, 8}),
+        ("in", {8}),
+        ("k", {9}),
         ("PUMP", {0, 1}),
         ("mp", {0, 1}),
         ("p", {0, 1}),
@@ -117,7 +130,7 @@ def test_a_long_needle_is_compared_whole(project, reader):
 
 @pytest.mark.parametrize("sample", [1, 3, 64])
 def test_frequent_runs_of_characters_change_no_answer(titled, reader, monkeypatch, sample):
-    monkeypatch.setattr(object_search, "_SAMPLE", sample)
+    monkeypatch.setattr(text_lookup, "_SAMPLE", sample)
     for number in range(20):
         titled.task(f"tsk-x{number:02}", title=f"Common text {number % 7}")
     titled.run()
@@ -134,7 +147,17 @@ def test_an_answer_follows_changes_and_deletions(titled, reader):
     assert values(reader, "valv") == ["Valve"]
 
 
-_characters = st.sampled_from([*"abAB1é点検 -\"'%*", "ab", "点検"])
+def check_pages(project, reader, wanted: ObjectQuery) -> None:
+    expected = naive(project, wanted)
+    for offset in range(0, len(expected) + 3, 2):
+        page = object_page(reader, wanted, limit=2, offset=offset)
+        assert page.total == len(expected)
+        assert list(page.keys) == expected[offset : offset + 2]
+
+
+_characters = st.sampled_from(
+    [*"abAB1éÉſsSµβϐ点検 -\"'%*\x01\0\ufffe\ufffd\U0010fffd", "ab", "点検"]
+)
 _texts = st.lists(_characters, min_size=1, max_size=6).map("".join)
 
 
@@ -147,14 +170,16 @@ _texts = st.lists(_characters, min_size=1, max_size=6).map("".join)
     doc_id=st.sampled_from([None, "tsk-0", "tsk-none"]),
     listed=st.sampled_from([0, 2, 1000]),
     short_walk=st.sampled_from([0, 20_000]),
+    changes_until_fold=st.sampled_from([0, 3, 1000]),
 )
 def test_every_page_is_what_a_look_at_each_object_finds(
-    make_project, titles, needle, value, subtype, doc_id, listed, short_walk
+    make_project, titles, needle, value, subtype, doc_id, listed, short_walk, changes_until_fold
 ):
     wanted = ObjectQuery("entity", subtype, value, needle, doc_id)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         patched.setattr(object_search, "_LISTED", listed)
         patched.setattr(object_search, "_SHORT_WALK", short_walk)
+        patched.setattr(short_texts, "_MOST_CHANGES", changes_until_fold)
         project = make_project(Path(folder))
         reader = project.index.reader()
         try:
@@ -162,11 +187,11 @@ def test_every_page_is_what_a_look_at_each_object_finds(
                 body = f"[[person:{title.replace('|', '')}|p]]\n"
                 project.task(f"tsk-{number}", title=quoted(title), body=body)
             project.run()
-            expected = naive(project, wanted)
-            for offset in range(0, len(expected) + 3, 2):
-                page = object_page(reader, wanted, limit=2, offset=offset)
-                assert page.total == len(expected)
-                assert list(page.keys) == expected[offset : offset + 2]
+            check_pages(project, reader, wanted)
+            project.index_file(project.task("tsk-1", title=quoted(titles[0])))
+            with project.writer.transaction():
+                project.writer.remove_document("tsk-0")
+            check_pages(project, reader, wanted)
         finally:
             reader.close()
             project.index.close()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
+from pathlib import Path
 
 import apsw
 import pytest
@@ -283,6 +285,30 @@ def test_a_hard_delete_leaves_no_text_in_the_files(project):
         data = (project.path / "_backend" / name).read_bytes()
         assert secret.encode() not in data, name
     assert project.ids() == ["tsk-b"]
+
+
+def test_a_stop_leaves_no_text_of_a_removed_record(project):
+    secret = "quite-unmistakable-words"
+    project.index_file(project.task("tsk-a", title=secret))
+    with project.writer.transaction():
+        project.writer.remove_document("tsk-a")
+    project.index.close()
+    assert secret.encode() not in Path(project.index_path).read_bytes()
+
+
+def test_the_start_after_a_crash_leaves_none_either(project, tmp_path):
+    secret = "quite-unmistakable-words"
+    project.index_file(project.task("tsk-a", title=secret))
+    with project.writer.transaction():
+        project.writer.remove_document("tsk-a")
+    crashed = tmp_path / "crashed"
+    shutil.copytree(project.path / "_backend", crashed)
+    assert any(secret.encode() in file.read_bytes() for file in crashed.iterdir())
+    index = Index.open(str(crashed / "maad.db"), read_only=False)
+    try:
+        assert not any(secret.encode() in file.read_bytes() for file in crashed.iterdir())
+    finally:
+        index.close()
 
 
 def test_text_in_the_log_waits_for_a_reader_that_needs_it(project, reader):

@@ -10,7 +10,10 @@ field that the record leaves empty, so that one ordered walk of an index sorts a
 Everybody but the sort reads the view `field_index`, which shows the values alone.
 
 `object_values` counts the objects of each distinct value, and `object_text` finds the values
-that contain three characters in a row, letters folded by Unicode; both follow `objects`.
+that contain three characters in a row, letters folded by Unicode; both follow `objects`. Two
+characters that end every value there make a run of three start at each character of its own, so
+that the runs that start with a short text (`object_terms`) find its values. `short_texts` and
+`value_changes` count the objects of texts of one and two characters (`short_texts.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ INDEX_PATH = "_backend/maad.db"
 APPLICATION_ID = 0x4D414144
 """`PRAGMA application_id` of our files ("MAAD"); a file of the reference has 0."""
 
-LAYOUT_VERSION = 4
+LAYOUT_VERSION = 5
 """`PRAGMA user_version`; any other number, higher or lower, makes the index be rebuilt."""
 
 NUMBER_UNPARSEABLE = 1
@@ -90,10 +93,27 @@ CREATE TABLE object_values (
 ) STRICT;
 CREATE UNIQUE INDEX object_values_by_value ON object_values (primitive, subtype, value);
 CREATE INDEX object_values_unused ON object_values (id) WHERE objects <= 0;
+CREATE VIEW searched_values (id, value) AS SELECT id, value || char(1, 1) FROM object_values;
 CREATE VIRTUAL TABLE object_text USING fts5
-    (value, content = 'object_values', content_rowid = 'id', tokenize = 'trigram',
+    (value, content = 'searched_values', content_rowid = 'id', tokenize = 'trigram',
      detail = 'none', columnsize = 0);
 INSERT INTO object_text (object_text, rank) VALUES ('secure-delete', 1);
+CREATE VIRTUAL TABLE object_terms USING fts5vocab (object_text, instance);
+
+CREATE TABLE short_texts (
+    text TEXT NOT NULL,
+    primitive TEXT NOT NULL,
+    subtype TEXT NOT NULL,
+    objects INTEGER NOT NULL,
+    PRIMARY KEY (text, primitive, subtype)
+) WITHOUT ROWID, STRICT;
+CREATE TABLE value_changes (
+    id INTEGER NOT NULL PRIMARY KEY,
+    primitive TEXT NOT NULL,
+    subtype TEXT NOT NULL,
+    value TEXT NOT NULL,
+    objects INTEGER NOT NULL
+) STRICT;
 
 CREATE TABLE relationships (
     source_doc_id TEXT NOT NULL REFERENCES documents (doc_id) ON DELETE CASCADE,

@@ -2,7 +2,7 @@
 
 Searches look for values, not for objects: there are far fewer of them. A row counts the
 objects of one primitive, subtype and value; it goes, with its entry in the text index, when
-the last of them goes.
+the last of them goes. What changes is noted for the counts of short texts, too.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import apsw
+
+from maadd_worker.index.short_texts import count_short_texts, note_changes
 
 Kind = tuple[str, str, str]
 """Primitive, subtype and value."""
@@ -20,6 +22,7 @@ def add_values(connection: apsw.Connection, differences: Mapping[Kind, int]) -> 
     changed = [(*kind, number) for kind, number in differences.items() if number]
     if not changed:
         return
+    note_changes(connection, changed)
     newest: int = connection.execute(_NEWEST).get
     connection.executemany(_ADD, changed)
     if any(number < 0 for *_, number in changed):
@@ -31,6 +34,7 @@ def add_values(connection: apsw.Connection, differences: Mapping[Kind, int]) -> 
 def count_values(connection: apsw.Connection) -> None:
     """Make the counts and the text index anew from all objects, in the open transaction."""
     connection.execute(_COUNT_ALL)
+    count_short_texts(connection)
 
 
 _NEWEST = "SELECT coalesce(max(id), 0) FROM object_values"
@@ -40,11 +44,12 @@ ON CONFLICT (primitive, subtype, value) DO UPDATE SET objects = objects + exclud
 """
 _REMOVE_UNUSED_TEXT = """
 INSERT INTO object_text (object_text, rowid, value)
-SELECT 'delete', id, value FROM object_values WHERE objects <= 0 AND id <= ?
+SELECT 'delete', s.id, s.value FROM object_values v JOIN searched_values s ON s.id = v.id
+WHERE v.objects <= 0 AND v.id <= ?
 """
 _REMOVE_UNUSED = "DELETE FROM object_values WHERE objects <= 0"
 _ADD_TEXT = (
-    "INSERT INTO object_text (rowid, value) SELECT id, value FROM object_values WHERE id > ?"
+    "INSERT INTO object_text (rowid, value) SELECT id, value FROM searched_values WHERE id > ?"
 )
 _COUNT_ALL = """
 DELETE FROM object_values;

@@ -102,6 +102,8 @@ class Index:
             writer = IndexWriter(connection, clock)
             if writer.loading:
                 finish_load(writer)
+            with contextlib.suppress(apsw.FullError):
+                writer.fold_values()
             # A crash may have left text in it that was deleted since. A reader that keeps it is one
             # of another process: the next quiet moment is soon enough.
             cut_log(connection)
@@ -142,6 +144,10 @@ class Index:
         BACKEND_ERROR.
         """
         remove_previous(self._path)
+        try:
+            self.writer().fold_values()
+        except apsw.Error as error:
+            raise backend_error(error, "cleared of deleted values") from error
         return self.cut_log()
 
     def cut_log(self) -> bool:
@@ -159,6 +165,9 @@ class Index:
     def close(self) -> None:
         """Close the writing connection, which writes the log back into the file; idempotent."""
         if self._writer is not None:
+            # What stays because the disk is full, or the connection closed, goes at the next start.
+            with contextlib.suppress(apsw.Error):
+                self._writer.fold_values()
             self._writer.connection.close()
 
 

@@ -33,6 +33,7 @@ from maadd_worker.index.documents import (
 from maadd_worker.index.former_paths import note_former_path, trim_former_paths
 from maadd_worker.index.new_document import NewDocument
 from maadd_worker.index.plan import TypePlan, TypePlans
+from maadd_worker.index.short_texts import fold_changes, has_changes
 from maadd_worker.index.stamps import VERSIONS_RESET_KEY, Clock, Stamps
 from maadd_worker.schema.model import Model
 
@@ -305,6 +306,12 @@ class IndexWriter:
         )  # fmt: skip
         self._store_rows([(row, None)])
         return row
+
+    def fold_values(self) -> None:
+        """Leave no text of a value outside of `object_values` and its index."""
+        if has_changes(self.connection):
+            with self.transaction():
+                fold_changes(self.connection)
 
     def trim_deletions(self) -> None:
         """Drop the oldest logged deletions, whose readers are so far behind that they start
