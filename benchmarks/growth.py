@@ -148,9 +148,17 @@ READS: Mapping[str, tuple[str, Arguments]] = {
             "limit": 20 + n // 18,
         },
     ),
+    "search, common substring, never asked before": (
+        "maad_search",
+        lambda n, _: {
+            "primitive": "entity",
+            "query": f"{_tag(n)} at sta-0"[n // 9 % 3 :][: 4 + n // 27],
+            "limit": 20,
+        },
+    ),
     "search, two characters": (
         "maad_search",
-        lambda n, _: {"primitive": "entity", "query": f"{n % 90 + 10}", "limit": 20 + n // 90},
+        lambda n, _: {"primitive": "entity", "query": f"{n % 90 + 10}", "limit": 20},
     ),
     "search, one character": (
         "maad_search",
