@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from yaml import MarkedYAMLError, YAMLError
 from yaml._yaml import CParser
@@ -30,6 +30,14 @@ Mark = Any
 """A `yaml` mark: 0-based `line` and `column`, `index` in code points."""
 
 _Result = TypeVar("_Result")
+
+
+class Place(NamedTuple):
+    """1-based, in the file."""
+
+    line: int
+    col: int
+
 
 _BRIDGED = re.compile("[\u0085\u2028\u2029\ufeff]")
 _BRIDGED_CODES = (0x85, 0x2028, 0x2029, 0xFEFF)
@@ -91,11 +99,15 @@ class EventSource:
         line: int = self.first_line + mark.line
         return line
 
+    def place(self, mark: Mark) -> Place:
+        """Line and column of a mark in the file."""
+        return Place(self.line(mark), self._column(mark.index))
+
     def parse_error(self, message: str, mark: Mark) -> MaadError:
-        return parse_error(message, self.file, self.line(mark), self._column(mark.index))
+        return parse_error(message, self.file, *self.place(mark))
 
     def profile_violation(self, message: str, mark: Mark) -> MaadError:
-        return profile_violation(message, self.file, self.line(mark), self._column(mark.index))
+        return profile_violation(message, self.file, *self.place(mark))
 
     def scan_error(self, error: YAMLError) -> MaadError:
         """The PARSE_ERROR for what a scanner refused, with advice where there is some."""

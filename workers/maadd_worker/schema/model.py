@@ -185,8 +185,9 @@ def _read(root: ProjectRoot) -> _Reading:
         try:
             content = _read_schema(root, entry)
             stamps[path] = stamp_of(content)
-            document = load_yaml_document(decode_model_file(content.data, path), path)
-            schemas[ref] = parse_schema(ref, document, registry.types)
+            text = decode_model_file(content.data, path)
+            document = load_yaml_document(text, path)
+            schemas[ref] = parse_schema(ref, document, registry.types, text)
         except (MaadError, MaadErrors) as failure:
             broken[ref] = tuple(errors_of(failure))
     return _Reading(registry, (), schemas, broken, stamps)

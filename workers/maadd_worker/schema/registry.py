@@ -15,6 +15,7 @@ from maadd_worker.disk.paths import is_safe_relative, is_safe_schema_ref, is_wit
 from maadd_worker.disk.root import FileContent, ProjectRoot
 from maadd_worker.markdown.text import js_text
 from maadd_worker.markdown.yaml_profile import load_yaml_document
+from maadd_worker.schema.faults import Fault, located_errors
 from maadd_worker.schema.primitives import BUILTIN_SUBTYPES, PRIMITIVES
 from maadd_worker.schema.suggestion import did_you_mean
 
@@ -25,6 +26,9 @@ _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _ID_PREFIX = re.compile(r"[a-z0-9]{2,5}")
 _ANNOTATION_TYPE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHARD_DIGITS = 2
+
+_KeyFault = tuple[str, str]
+"""The key of a type's entry, empty for the whole, and what is wrong with it."""
 
 
 class TypeEntry(msgspec.Struct, frozen=True):
@@ -84,7 +88,11 @@ def read_registry(root: ProjectRoot) -> FileContent:
         return root.read(REGISTRY_PATH)
     except MaadError as error:
         if error.code == "PATH_OUTSIDE_PROJECT":
-            raise _invalid("the file is a link that leads out of the project or nowhere") from error
+            raise MaadError(
+                "REGISTRY_INVALID",
+                f"{REGISTRY_PATH}: the file is a link that leads out of the project or nowhere",
+                location=SourceLocation(REGISTRY_PATH, 1, 1),
+            ) from error
         if is_absent(error):
             raise MaadError(
                 "REGISTRY_NOT_FOUND",
@@ -111,22 +119,23 @@ def is_absent(error: MaadError) -> bool:
 def judge_registry(root: ProjectRoot, content: FileContent) -> Registry:
     """The registry in `content`, its paths checked against the disk; raises MaadErrors."""
     try:
-        document = load_yaml_document(decode_model_file(content.data, REGISTRY_PATH), REGISTRY_PATH)
+        text = decode_model_file(content.data, REGISTRY_PATH)
+        document = load_yaml_document(text, REGISTRY_PATH)
     except MaadError as error:
         raise MaadErrors([error]) from error
-    registry, problems = _parse(document)
+    registry, faults = _parse(document)
     for entry in registry.types.values():
-        problems.extend(_disk_problems(root, entry))
-    if problems:
-        raise MaadErrors(problems)
+        faults.extend(_disk_faults(root, entry))
+    if faults:
+        raise MaadErrors(located_errors(faults, REGISTRY_PATH, text, "file"))
     return registry
 
 
 def parse_registry(document: object) -> Registry:
     """The registry in a parsed YAML document, without a look at the disk; raises MaadErrors."""
-    registry, problems = _parse(document)
-    if problems:
-        raise MaadErrors(problems)
+    registry, faults = _parse(document)
+    if faults:
+        raise MaadErrors(located_errors(faults, REGISTRY_PATH, None, "file"))
     return registry
 
 
@@ -148,32 +157,30 @@ def decode_model_file(data: bytes, file: str) -> str:
     return text
 
 
-def _parse(document: object) -> tuple[Registry, list[MaadError]]:
+def _parse(document: object) -> tuple[Registry, list[Fault]]:
     """Everything usable in the document, and everything wrong with it."""
     members = document if isinstance(document, dict) else {}
     declared = members.get("types")
     if not isinstance(declared, dict):
-        problem = _invalid("`types` must be a mapping of type names; write `types: {}` for none")
-        return Registry({}, {}, dict(BUILTIN_SUBTYPES), frozenset()), [problem]
-    problems: list[MaadError] = []
+        message = "`types` must be a mapping of type names; write `types: {}` for none"
+        fault = _fault(message, "types")
+        return Registry({}, {}, dict(BUILTIN_SUBTYPES), frozenset()), [fault]
+    faults: list[Fault] = []
     types: dict[str, TypeEntry] = {}
     owners: dict[str, str] = {}
     for name, value in declared.items():
-        entry = _parse_entry(name, value, problems)
+        entry = _parse_entry(name, value, faults)
         if entry is None:
             continue
         owner = owners.setdefault(entry.id_prefix, name)
         if owner != name:
-            problems.append(
-                MaadError(
-                    "DUPLICATE_PREFIX",
-                    f'{REGISTRY_PATH}: types "{owner}" and "{name}" both have the id_prefix '
-                    f'"{entry.id_prefix}"; give one of them another',
-                    location=_LOCATION,
-                )
+            message = (
+                f'types "{owner}" and "{name}" both have the id_prefix "{entry.id_prefix}"; '
+                "give one of them another"
             )
+            faults.append(Fault(("types", name, "id_prefix"), message, "DUPLICATE_PREFIX"))
         types[name] = entry
-    subtypes = _parse_subtypes(members, problems)
+    subtypes = _parse_subtypes(members, faults)
     registry = Registry(
         types=types,
         subtypes=subtypes,
@@ -181,51 +188,53 @@ def _parse(document: object) -> tuple[Registry, list[MaadError]]:
         id_prefixes=frozenset(owners),
         advisories=(*_path_advisories(types), *_subtype_advisories(subtypes)),
     )
-    return registry, problems
+    return registry, faults
 
 
-def _parse_entry(name: str, value: object, problems: list[MaadError]) -> TypeEntry | None:
-    """One type, or None with its problems appended."""
-    found: list[str] = []
+def _parse_entry(name: str, value: object, faults: list[Fault]) -> TypeEntry | None:
+    """One type, or None with its faults appended."""
+    found: list[_KeyFault] = []
     if not is_type_name(name):
-        found.append("a type name is lower-case letters, digits and `_`, a letter first")
+        found.append(("", "a type name is lower-case letters, digits and `_`, a letter first"))
     if isinstance(value, dict):
         entry = _entry_of(name, value, found)
     else:
-        found.append("must be a mapping with path, id_prefix and schema")
+        found.append(("", "must be a mapping with path, id_prefix and schema"))
         entry = None
-    problems.extend(_invalid(f'type "{name}": {fault}') for fault in found)
+    faults.extend(_fault(f'type "{name}": {fault}', "types", name, key) for key, fault in found)
     return None if found else entry
 
 
-def _entry_of(name: str, members: Mapping[str, Any], found: list[str]) -> TypeEntry:
+def _entry_of(name: str, members: Mapping[str, Any], found: list[_KeyFault]) -> TypeEntry:
     """The entry that the members describe, sound when nothing is added to `found`."""
     path = _text(members, "path", found)
     id_prefix = _text(members, "id_prefix", found)
     schema_ref = _text(members, "schema", found)
     template, shard = members.get("template"), members.get("shard")
     if path:
-        found.extend(_path_faults(path))
+        found.extend(("path", fault) for fault in _path_faults(path))
     if id_prefix and not is_id_prefix(id_prefix):
-        found.append(f'id_prefix "{id_prefix}" must be 2 to 5 lower-case letters or digits')
+        fault = f'id_prefix "{id_prefix}" must be 2 to 5 lower-case letters or digits'
+        found.append(("id_prefix", fault))
     if schema_ref and not is_safe_schema_ref(schema_ref):
-        found.append(f'schema "{schema_ref}" must look like `task.v1`')
+        found.append(("schema", f'schema "{schema_ref}" must look like `task.v1`'))
     if template is not None and not (isinstance(template, str) and is_safe_relative(template)):
-        found.append("template must be a relative path inside the project")
+        found.append(("template", "template must be a relative path inside the project"))
     if shard is not None and (type(shard) is not int or shard != _SHARD_DIGITS):
-        found.append(f"shard can only be {_SHARD_DIGITS}; remove the key for a flat folder")
+        fault = f"shard can only be {_SHARD_DIGITS}; remove the key for a flat folder"
+        found.append(("shard", fault))
     return TypeEntry(name, path.removesuffix("/"), id_prefix, schema_ref, template, shard)
 
 
-def _text(value: Mapping[str, Any], key: str, found: list[str]) -> str:
+def _text(value: Mapping[str, Any], key: str, found: list[_KeyFault]) -> str:
     """The non-empty text under `key`; empty with a fault noted otherwise."""
     text = value.get(key)
     if isinstance(text, str) and text:
         return text
     if text is None or text == "":
-        found.append(f"{key} is missing")
+        found.append((key, f"{key} is missing"))
     else:
-        found.append(f"{key} must be text; put it in quotes")
+        found.append((key, f"{key} must be text; put it in quotes"))
     return ""
 
 
@@ -239,7 +248,7 @@ def _path_faults(path: str) -> list[str]:
     return []
 
 
-def _parse_subtypes(document: Mapping[str, Any], problems: list[MaadError]) -> dict[str, str]:
+def _parse_subtypes(document: Mapping[str, Any], faults: list[Fault]) -> dict[str, str]:
     extraction = document.get("extraction")
     declared = extraction.get("subtypes") if isinstance(extraction, dict) else None
     if not isinstance(declared, dict):
@@ -250,12 +259,11 @@ def _parse_subtypes(document: Mapping[str, Any], problems: list[MaadError]) -> d
             subtypes[subtype] = primitive
             continue
         hint = did_you_mean(primitive, PRIMITIVES) if isinstance(primitive, str) else ""
-        problems.append(
-            _invalid(
-                f'extraction subtype "{subtype}": "{js_text(primitive)}" is no primitive{hint}; '
-                f"use one of {', '.join(PRIMITIVES)}"
-            )
+        message = (
+            f'extraction subtype "{subtype}": "{js_text(primitive)}" is no primitive{hint}; '
+            f"use one of {', '.join(PRIMITIVES)}"
         )
+        faults.append(_fault(message, "extraction", "subtypes", subtype))
     return subtypes
 
 
@@ -304,25 +312,24 @@ def _subtype_advisories(subtypes: Mapping[str, str]) -> list[Advisory]:
     ]
 
 
-def _disk_problems(root: ProjectRoot, entry: TypeEntry) -> list[MaadError]:
+def _disk_faults(root: ProjectRoot, entry: TypeEntry) -> list[Fault]:
     """What the disk says against the paths of one type. A missing folder is fine."""
     places = [("path", entry.path, stat.S_IFDIR, "a folder")]
     if entry.template is not None:
         places.append(("template", entry.template, stat.S_IFREG, "a file"))
-    problems: list[MaadError] = []
+    faults: list[Fault] = []
     for key, rel, kind, noun in places:
-        subject = f'type "{entry.name}": {key} "{rel}"'
+        subject, where = f'type "{entry.name}": {key} "{rel}"', ("types", entry.name, key)
         try:
             found = _kind(root, rel)
         except OSError as error:
-            problems.append(_invalid(f"{subject} is a link that cannot be followed: {error}"))
+            faults.append(_fault(f"{subject} is a link that cannot be followed: {error}", *where))
             continue
         if found is None and key == "template":
-            message = f"{REGISTRY_PATH}: {subject} does not exist"
-            problems.append(MaadError("FILE_NOT_FOUND", message, location=_LOCATION))
+            faults.append(Fault(where, f"{subject} does not exist", "FILE_NOT_FOUND"))
         elif found not in (None, kind):
-            problems.append(_invalid(f"{subject} is not {noun}"))
-    return problems
+            faults.append(_fault(f"{subject} is not {noun}", *where))
+    return faults
 
 
 def _kind(root: ProjectRoot, rel: str) -> int | None:
@@ -339,8 +346,5 @@ def _kind(root: ProjectRoot, rel: str) -> int | None:
         return None
 
 
-_LOCATION = SourceLocation(REGISTRY_PATH, 1, 1)
-
-
-def _invalid(problem: str) -> MaadError:
-    return MaadError("REGISTRY_INVALID", f"{REGISTRY_PATH}: {problem}", location=_LOCATION)
+def _fault(message: str, *path: str) -> Fault:
+    return Fault(path, message, "REGISTRY_INVALID")
