@@ -149,6 +149,43 @@ def test_deletes_are_shown_on_request_only(four):
     assert feed(four.call("changes_since", includeDeletes=True, docTypes=["vendor"])) == ""
 
 
+def test_a_record_that_goes_and_comes_back_appears_once_too(four):
+    tail = four.call("changes_since").data["resumeCursor"]
+    for name in ("ast-b", "ast-b", "ast-c", "ast-c"):
+        four.hard_delete(name)
+        four.record("asset", name, name="N")
+        four.reindex()
+    four.hard_delete("ast-c")
+
+    assert feed(four.call("changes_since", includeDeletes=True, cursor=tail)) == (
+        "create:ast-b delete:ast-c"
+    )
+
+
+def test_the_end_of_a_record_is_told_to_those_who_watch_its_former_type(project):
+    project.write("assets/x-1.md", "---\ndoc_id: x-1\ndoc_type: asset\nname: N\n---\n")
+    project.reindex()
+    project.hard_delete("x-1")
+    project.write("vendors/x-1.md", "---\ndoc_id: x-1\ndoc_type: vendor\nname: N\n---\n")
+    project.reindex()
+
+    def told(*types):
+        return feed(project.call("changes_since", includeDeletes=True, docTypes=list(types)))
+
+    assert told("asset") == "delete:x-1"
+    assert told("vendor") == "create:x-1"
+    assert told() == "delete:x-1 create:x-1"
+
+
+def test_types_that_do_not_exist_are_named(four):
+    answer = four.call("changes_since", docTypes=["aset", "asset", "aset"])
+    assert [(found.field, found.code) for found in answer.outcome.warnings] == [
+        ("docTypes", "UNKNOWN_TYPE")
+    ]
+    assert '"aset"' in answer.outcome.warnings[0].message
+    assert len(answer.data["changes"]) == 4
+
+
 def test_a_cursor_of_the_reference_stands_before_the_next_greater_pair(four):
     rows = {one["docId"]: one["updatedAt"] for one in four.call("changes_since").data["changes"]}
     behind_c = cursor(u=rows["ast-c"], d="ast-c")

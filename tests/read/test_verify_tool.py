@@ -269,6 +269,11 @@ def test_one_record_is_visited_alone(yard):
     new = sweep(yard, docId="ast-new")
     assert (new["scanned"], new["findings"]["missing_in_index"]) == (1, 1)
     assert sweep(yard, docId="ast-none")["scanned"] == 0
+    for tool, mode in (("verify", {"mode": "integrity"}), ("find_orphans", {})):
+        assert yard.call(tool, docId="ast-0", **mode).codes == []
+        (advice,) = yard.call(tool, docId="ast-none", **mode).outcome.warnings
+        assert (advice.field, advice.code) == ("docId", "FILE_NOT_FOUND")
+        assert '"ast-none"' in advice.message
 
 
 def test_filters_take_every_match_and_leave_lone_files_out(project):

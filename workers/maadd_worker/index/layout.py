@@ -188,6 +188,7 @@ CREATE TABLE deletions (
     doc_type TEXT NOT NULL,
     deleted_at TEXT NOT NULL
 ) STRICT;
+CREATE INDEX deletions_by_id ON deletions (doc_id, doc_type, change_seq);
 CREATE TABLE carried (
     doc_id TEXT NOT NULL PRIMARY KEY,
     doc_type TEXT NOT NULL,

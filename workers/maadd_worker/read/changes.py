@@ -17,6 +17,7 @@ from maadd.protocol.errors import MaadError
 from maadd_worker.index.rebuilt import EPOCH_KEY
 from maadd_worker.outcome import Advice, Outcome
 from maadd_worker.read.context import ReadContext
+from maadd_worker.read.limits import type_advice
 
 _LIMIT_CAP = 1000
 _MAX_SEQ = 2**63 - 1
@@ -41,9 +42,16 @@ _TOMBSTONES = """
 SELECT d.change_seq, d.doc_id, d.doc_type, d.updated_at, 'delete'
 FROM documents d WHERE d.deleted = 1 AND d.change_seq > ?{types}
 """
+# A record appears once, at its latest change: deletions that another change of the record followed
+# are left out, unless it came back as another type, which readers of the one type do not see.
 _REMOVED = """
 SELECT d.change_seq, d.doc_id, d.doc_type, d.deleted_at, 'delete'
 FROM deletions d WHERE d.change_seq > ?{types}
+    AND NOT EXISTS (SELECT 1 FROM documents n
+                    WHERE n.doc_id = d.doc_id AND n.doc_type = d.doc_type)
+    AND NOT EXISTS (SELECT 1 FROM deletions n
+                    WHERE n.doc_id = d.doc_id AND n.doc_type = d.doc_type
+                        AND n.change_seq > d.change_seq)
 """
 _OF_TYPES = " AND d.doc_type IN (SELECT value FROM json_each(?))"
 
@@ -81,12 +89,16 @@ def changes_since(context: ReadContext, args: ChangesSinceArgs) -> Outcome:
     limit = min(args.limit, _LIMIT_CAP)
     epoch = context.reader.meta_get(EPOCH_KEY) or ""
     given = args.cursor or None
-    warnings: tuple[Advice, ...] = ()
+    warnings = tuple(
+        Advice("docTypes", advice.message, advice.code)
+        for name in dict.fromkeys(args.doc_types)
+        for advice in type_advice(context.model, name)
+    )
     behind = 0
     if given is not None:
         cursor = _decode(given)
         if cursor.e is not None and cursor.e != epoch:
-            warnings = (_EPOCH_CHANGED,)
+            warnings = (_EPOCH_CHANGED, *warnings)
             given = None
         else:
             behind = _position(context, cursor)

@@ -125,8 +125,20 @@ def sweep(context: ReadContext, request: SweepRequest) -> Outcome:
         data["details"] = findings.details()
         if len(data["details"]) < sum(findings.counts.values()):
             data["detailsTruncated"] = True
-    advice = (*type_advice(context.model, request.doc_type), *scope_advice(scope), *warnings)
+    advice = (
+        *type_advice(context.model, request.doc_type),
+        *_record_advice(context, request.doc_id),
+        *scope_advice(scope),
+        *warnings,
+    )
     return Outcome(data, advice)
+
+
+def _record_advice(context: ReadContext, doc_id: str | None) -> list[Advice]:
+    """FILE_NOT_FOUND for a record that the index does not have."""
+    if doc_id is None or context.reader.find(doc_id) is not None:
+        return []
+    return [Advice("docId", f'the index has no record "{doc_id}"', "FILE_NOT_FOUND")]
 
 
 def _visit(context: ReadContext, request: SweepRequest) -> tuple[list[MarkdownFile], list[Advice]]:
