@@ -35,6 +35,7 @@ from maadd.transport.messages import (
 from maadd.transport.peer import McpFace, Peer
 from maadd.transport.replies import Receive, event, refusal, rpc_refusal
 from maadd.transport.revisions import HANDSHAKE_REVISIONS
+from maadd.transport.unreadable import reason_of
 
 MAX_BATCH = 100
 """Messages accepted in one batch."""
@@ -48,7 +49,6 @@ _NOT_ACCEPTABLE = rpc_refusal(
 )
 _NO_STREAM_ACCEPTED = rpc_refusal(406, SERVER_ERROR, "Not acceptable: accept text/event-stream")
 _NOT_JSON = rpc_refusal(415, SERVER_ERROR, "Content-Type must be application/json")
-_NOT_A_MESSAGE = rpc_refusal(400, PARSE_ERROR, "The body is no JSON-RPC message")
 _BATCH_TOO_LONG = rpc_refusal(400, INVALID_REQUEST, f"A batch holds at most {MAX_BATCH} messages")
 _INITIALIZE_IN_BATCH = rpc_refusal(400, INVALID_REQUEST, "initialize must be alone in its request")
 _INITIALIZED_ALREADY = rpc_refusal(400, INVALID_REQUEST, "This session is initialized already")
@@ -223,8 +223,10 @@ def messages_of(body: bytes) -> list[Request | Notification]:
     """The messages of a POST; RefusedError when the body holds none."""
     try:
         return decode_messages(body)
-    except NotAMessage:
-        raise RefusedError(_NOT_A_MESSAGE) from None
+    except NotAMessage as fault:
+        # Over HTTP the id is null, as in the reference: the answer belongs to its request anyway.
+        text = f"The body is no JSON-RPC message: {reason_of(fault)}"
+        raise RefusedError(rpc_refusal(400, PARSE_ERROR, text)) from None
 
 
 def _check_batch(messages: list[Request | Notification]) -> None:

@@ -201,6 +201,23 @@ def test_requests_that_do_not_fit(server, tokens, session, headers, body, status
     assert response.headers["x-content-type-options"] == "nosniff"
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping"', "Input data was truncated"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', "object"),
+        (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', "Invalid enum value '1.0'"),
+        (b"[]", "the batch is empty"),
+        (b"[7]", "Expected `object`, got `int`"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_told_why(server, tokens, session, body, reason):
+    response = server.request(body=body, token=tokens.admin, session=session)
+    message = response.json["error"]["message"]
+    assert message.startswith("The body is no JSON-RPC message: ")
+    assert reason in message
+
+
 def test_initialize_on_a_session_or_in_a_batch_is_refused(server, tokens, session):
     assert post(server, tokens, server.hello, session).rpc_code == -32600
     batch = [server.hello, server.tool_call("x")]
