@@ -62,6 +62,9 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel.server import Server as McpServer
 
 _STDIO_DRAIN_S = 1.0
+_STDIO_STOP_S = 2.0
+"""From the end of the input to the end of the last worker: nobody can be answered any longer, and
+what is left of the history stays in the journal (spec 04 §10)."""
 _FORCED_STOP_S = 0.5
 """What workers get to end in when somebody asked twice for it."""
 _EAGER_START_S = 3600.0
@@ -98,6 +101,7 @@ class Front:
         self._reloading: set[asyncio.Task[None]] = set()
         self._read_cgroup = cgroup_reader(cgroup_levels())
         self._drained: DrainEnd | None = None
+        self._input_ended_at: float | None = None
 
     async def run(self) -> int:
         """Start, serve, stop; the exit code. MaadError and MaadErrors refuse the start."""
@@ -116,12 +120,20 @@ class Front:
             try:
                 return await self._serve(pool, self._launched.runtime)
             finally:
-                forced = self._drained is DrainEnd.FORCED
-                await pool.close(_FORCED_STOP_S if forced else None)
+                await pool.close(self._time_for_workers())
                 if self._control is not None:
                     await self._control.close()
         finally:
             self._audit.close()
+
+    def _time_for_workers(self) -> float | None:
+        """Seconds until workers that do not end are killed, None for the usual ones."""
+        if self._drained is DrainEnd.FORCED:
+            return _FORCED_STOP_S
+        if self._input_ended_at is None:
+            return None
+        left = self._input_ended_at + _STDIO_STOP_S - time.monotonic()
+        return max(_FORCED_STOP_S, left)
 
     def _load_tokens(self) -> TokenRegistry | None:
         settings, instance = self._settings, self._state.instance
@@ -305,6 +317,8 @@ class Front:
         stopping = asyncio.create_task(self._wait_for_stop())
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         input_ended = serving.done()
+        if input_ended:
+            self._input_ended_at = time.monotonic()
         code = await self._drain(pool, pipeline, _STDIO_DRAIN_S if input_ended else None)
         for task in (serving, stopping):
             task.cancel()

@@ -109,6 +109,19 @@ def test_the_end_of_input_ends_every_process(project: Path) -> None:
     assert eventually(lambda: not any(map(is_alive, below)), 2)
 
 
+def test_the_end_of_input_waits_two_seconds_for_a_worker_that_hangs(project: Path) -> None:
+    server = Stdio(project, "--role=admin")
+    server.initialize()
+    server.call("maad_summary")
+    below = descendants(server.process.pid)
+    os.kill(server.call("maad_health")["data"]["worker"]["pid"], signal.SIGSTOP)
+    assert server.process.stdin is not None
+    server.process.stdin.close()
+    # Other stops give a worker seven.
+    assert server.process.wait(5) == 0
+    assert eventually(lambda: not any(map(is_alive, below)), 2)
+
+
 def test_a_killed_parent_leaves_nothing(project: Path) -> None:
     server = Stdio(project)
     server.initialize()
