@@ -169,15 +169,26 @@ _texts = st.lists(_characters, min_size=1, max_size=6).map("".join)
     subtype=st.sampled_from([None, "title", "person", "none"]),
     doc_id=st.sampled_from([None, "tsk-0", "tsk-none"]),
     listed=st.sampled_from([0, 2, 1000]),
+    probed=st.sampled_from([0, 2, 300]),
     short_walk=st.sampled_from([0, 20_000]),
     changes_until_fold=st.sampled_from([0, 3, 1000]),
 )
 def test_every_page_is_what_a_look_at_each_object_finds(
-    make_project, titles, needle, value, subtype, doc_id, listed, short_walk, changes_until_fold
+    make_project,
+    titles,
+    needle,
+    value,
+    subtype,
+    doc_id,
+    listed,
+    probed,
+    short_walk,
+    changes_until_fold,
 ):
     wanted = ObjectQuery("entity", subtype, value, needle, doc_id)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         patched.setattr(object_search, "_LISTED", listed)
+        patched.setattr(object_search, "_PROBED", probed)
         patched.setattr(object_search, "_SHORT_WALK", short_walk)
         patched.setattr(short_texts, "_MOST_CHANGES", changes_until_fold)
         project = make_project(Path(folder))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from maadd_worker.index.scope import build_scope
 from maadd_worker.index.sorting import resolve_sort
 from maadd_worker.markdown.text import js_text
 
-TEXTS = ["a", "b", "B", "aa", "10", "9", "é", "%", "a_b", "Baaa_bé", "aAa_b"]
+TEXTS = ["a", "b", "B", "aa", "10", "9", "é", "%", "a_b", "Baaa_bé", "aAa_b", "é\0B"]
 NUMBERS = [-1, 0, 2, 2.5, 9, 10, 100]
 MEMBERS = ["mbr-1", "mbr-2", "mbr-gone"]
 
@@ -182,7 +183,7 @@ def test_pages_equal_those_of_the_evaluator(make_project, found, queries):
                 if change is not None:
                     store(project, stored, f"tsk-{change[0]}", change[1])
                 if named is not None:
-                    project.index_file(project.member(named[0], name=f'"{named[1]}"'))
+                    project.index_file(project.member(named[0], name=json.dumps(named[1])))
                     members[named[0]] = named[1]
                 for one in stored.values():
                     one["members"] = members
@@ -214,4 +215,4 @@ def js_yaml(value: Any) -> str:
     """The value as flow YAML; texts quoted."""
     if isinstance(value, list):
         return f"[{', '.join(map(js_yaml, value))}]"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    return json.dumps(value) if isinstance(value, str) else str(value)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from maadd_worker.index.counters import read_type_state
-from maadd_worker.index.filters import contains_test
+from maadd_worker.index.filters import contains_params, contains_test
 from maadd_worker.index.reader import IndexReader
 from maadd_worker.index.short_texts import (
     changes_since_fold,
@@ -23,6 +23,9 @@ from maadd_worker.index.text_lookup import look_up
 
 _LISTED = 1000
 """So many matches at most are kept as a list."""
+
+_PROBED = 300
+"""So many matches are listed before it is known whether there are few."""
 
 _SHORT_WALK = 20_000
 """A walk over so many objects in their own order is cheaper than sorting all that match."""
@@ -96,7 +99,9 @@ def few_values(
         SELECT DISTINCT v.value FROM ({lookup.sql}) l CROSS JOIN object_values v ON v.id = l.id
         WHERE v.subtype = ? AND {contains_test("v.value", text)} LIMIT ?
     """
-    rows = reader.connection.execute(sql, (*lookup.params, subtype, text, most + 1))
+    rows = reader.connection.execute(
+        sql, (*lookup.params, subtype, *contains_params(text), most + 1)
+    )
     values = [value for (value,) in rows]
     if len(values) > most:
         reader.remember(("many", *key), fold, True)
@@ -130,18 +135,24 @@ def _of_values(reader: IndexReader, wanted: ObjectQuery, generation: int) -> _Ma
     if total is not None and total > _LISTED:
         return _Matches(total, None)
     source, params = _values(reader, wanted, generation)
-    rows: list[Any] = reader.connection.execute(
-        f"SELECT o.doc_id, o.id {source.format(joined=_ITS_OBJECTS)} LIMIT ?",
-        (*params, _LISTED + 1),
-    ).fetchall()
-    if len(rows) <= _LISTED:
-        return _Matches(len(rows), tuple(sorted(rows)))
-    summed: int = reader.connection.execute(
-        f"SELECT coalesce(sum(v.objects), 0) {source.format(joined='')}", params
-    ).get
-    changed = _changed(reader, wanted)
-    reader.remember(("folded", wanted), last_fold(reader.connection), summed - changed)
-    return _Matches(summed, None)
+
+    def first_keys(most: int) -> list[Key]:
+        rows: list[Any] = reader.connection.execute(
+            f"SELECT o.doc_id, o.id {source.format(joined=_ITS_OBJECTS)} LIMIT ?", (*params, most)
+        ).fetchall()
+        return rows
+
+    if total is None:
+        keys = first_keys(_PROBED + 1)
+        if len(keys) <= _PROBED:
+            return _Matches(len(keys), tuple(sorted(keys)))
+        total = reader.connection.execute(
+            f"SELECT coalesce(sum(v.objects), 0) {source.format(joined='')}", params
+        ).get
+        counted = total - _changed(reader, wanted)
+        reader.remember(("folded", wanted), last_fold(reader.connection), counted)
+    listed = tuple(sorted(first_keys(_LISTED))) if total <= _LISTED else None
+    return _Matches(total, listed)
 
 
 def _known_total(reader: IndexReader, wanted: ObjectQuery) -> int | None:
@@ -234,17 +245,19 @@ def _values_of_kind(reader: IndexReader, wanted: ObjectQuery) -> int:
 
 def _tests(row: str, wanted: ObjectQuery) -> tuple[str, list[str]]:
     """Everything asked of the row with this alias."""
-    asked = [("{row}.primitive = ?", wanted.primitive)]
-    if wanted.subtype is not None:
-        asked.append(("{row}.subtype = ?", wanted.subtype))
-    if wanted.value is not None:
-        asked.append(("{row}.value = ?", wanted.value))
+    tests, params = [f"{row}.primitive = ?"], [wanted.primitive]
+    for column, value in (
+        ("subtype", wanted.subtype),
+        ("value", wanted.value),
+        ("doc_id", wanted.doc_id),
+    ):
+        if value is not None:
+            tests.append(f"{row}.{column} = ?")
+            params.append(value)
     if wanted.contains is not None:
-        test = contains_test("{row}.value", wanted.contains)
-        asked.append((test, wanted.contains))
-    if wanted.doc_id is not None:
-        asked.append(("{row}.doc_id = ?", wanted.doc_id))
-    return " AND ".join(test for test, _ in asked).format(row=row), [text for _, text in asked]
+        tests.append(contains_test(f"{row}.value", wanted.contains))
+        params += contains_params(wanted.contains)
+    return " AND ".join(tests), params
 
 
 _ITS_OBJECTS = (

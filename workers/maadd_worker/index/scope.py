@@ -19,6 +19,7 @@ from maadd.protocol.errors import MaadError
 from maadd_worker.index.chains import ChainFault, is_chain, parse_chain, unindexed_fields
 from maadd_worker.index.filters import (
     ScopeWarning,
+    contains_params,
     contains_test,
     filter_fields,
     flatten_condition,
@@ -304,7 +305,7 @@ def _condition_of(
         chain[1:],
         parts,
         " AND ".join(tests),
-        tuple(_json_list(part.bound) if part.op == "in" else part.bound for part in parts),
+        tuple(value for part in parts for value in _params(part)),
         excluded,
         # What a row leads to is never compared with the row itself.
         access if len(chain) == 1 else max(access, ONE_OF),
@@ -324,7 +325,7 @@ def _part(op: str, value: Any, numeric: bool) -> Part:
 
 
 def _test(part: Part) -> str:
-    """A part as SQL that takes its bound as a parameter."""
+    """A part as SQL that takes `_params`."""
     if part.op == "eq":
         return "{v}.field_value = ?"
     if part.op == "in":
@@ -335,6 +336,14 @@ def _test(part: Part) -> str:
     if part.numeric:
         return f"{_KNOWN_NUMBER} AND {{v}}.numeric_value {sign} ?"
     return f"{{v}}.field_value {sign} ?"
+
+
+def _params(part: Part) -> tuple[Any, ...]:
+    if part.op == "in":
+        return (_json_list(part.bound),)
+    if part.op == "contains":
+        return contains_params(part.bound)
+    return (part.bound,)
 
 
 def _to_float(value: int | float) -> float:
