@@ -53,6 +53,9 @@ _IDLE_WAIT_S = 0.5
 
 _READ = HistorySettings("read", "read", "cli")
 
+_NO_WRITING = ("EROFS", "EACCES")
+"""Why a project cannot be owned that may be read all the same."""
+
 Warn = Callable[[str], None]
 
 
@@ -207,6 +210,10 @@ def _open_access(root: str, settings: Settings, warn: Warn) -> Access:
         try:
             return _open_engine(root, settings, reads_only=shared)
         except MaadError as failure:
+            if not shared and (failure.details or {}).get("errno") in _NO_WRITING:
+                warn(f"the project is opened for reading only: {failure.message.partition(';')[0]}")
+                shared = True
+                continue
             if failure.code != "PROJECT_LOCKED":
                 raise MaadErrors([failure]) from failure
             if not shared and read_owner(root) is None:

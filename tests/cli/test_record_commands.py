@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import subprocess
@@ -228,6 +229,33 @@ def test_a_project_that_servers_only_read_is_read_with_them(run: Any, project: P
     assert "PROJECT_READ_ONLY" in done.err
     reader.release()
     assert run("reindex").code == 0
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES])
+def test_a_project_that_cannot_be_written_is_read(
+    run: Any, project: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "pwrite", refuse)  # how an owner signs the lock
+    found = run("get", "nt-tide", "--json")
+    assert found.json["docId"] == "nt-tide"
+    assert f"opened for reading only: cannot lock _backend/lock: {os.strerror(number)}" in found.err
+    created = run("create", "note", "--field", "title=New")
+    assert created.code == 1
+    assert "PROJECT_READ_ONLY" in created.err
+    assert len(list((project / "notes").iterdir())) == 3
+
+
+def test_a_full_disk_is_told_as_such(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", refuse)
+    failed = run("get", "nt-tide")
+    assert failed.code == 1
+    assert "free some space" in failed.err
 
 
 def test_a_broken_model_shows_where(run: Any, project: Path) -> None:

@@ -20,9 +20,6 @@ import apsw
 
 from maadd_worker.index.documents import read_meta
 
-Kind = tuple[str, str, str]
-"""Primitive, subtype and value."""
-
 _END_OF_ALPHABETS = "\u1100"
 """The scripts before this character have letters for single sounds."""
 
