@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import re
@@ -204,8 +205,10 @@ def exchange(port: int, request: bytes) -> bytes:
             connection.shutdown(socket.SHUT_WR)
             while chunk := connection.recv(65_536):
                 received += chunk
-        except (ConnectionResetError, BrokenPipeError):
+        except OSError as failure:
             # Refused before it was read to the end.
+            if failure.errno not in (errno.ECONNRESET, errno.EPIPE, errno.ENOTCONN):
+                raise
             return received
         return received
 
