@@ -53,9 +53,6 @@ _IDLE_WAIT_S = 0.5
 
 _READ = HistorySettings("read", "read", "cli")
 
-_NO_WRITING = ("EROFS", "EACCES")
-"""Why a project cannot be owned that may be read all the same."""
-
 Warn = Callable[[str], None]
 
 
@@ -210,7 +207,7 @@ def _open_access(root: str, settings: Settings, warn: Warn) -> Access:
         try:
             return _open_engine(root, settings, reads_only=shared)
         except MaadError as failure:
-            if not shared and (failure.details or {}).get("errno") in _NO_WRITING:
+            if not shared and _cannot_write(failure):
                 warn(f"the project is opened for reading only: {failure.message.partition(';')[0]}")
                 shared = True
                 continue
@@ -226,6 +223,12 @@ def _open_access(root: str, settings: Settings, warn: Warn) -> Access:
             if hopeless or time.monotonic() >= deadline + more_s:
                 raise MaadErrors([_locked(root, failure, unreachable)]) from failure
         time.sleep(_RETRY_S)
+
+
+def _cannot_write(failure: MaadError) -> bool:
+    """Whether a project cannot be owned that may be read all the same."""
+    errno = (failure.details or {}).get("errno")
+    return failure.code == "BACKEND_ERROR" and errno in ("EROFS", "EACCES")
 
 
 def _idle_server(root: str, warn: Warn) -> OwnedProject | None:
