@@ -52,7 +52,7 @@ def validate_command(
     }
     try:
         with _progress() as report_to, open_project(root, settings, warn=warn) as project:
-            unreadable = project.call("maad_reindex", {}, on_progress=report_to)["errors"]
+            unreadable = _brought_up_to_date(project, report_to)
             report = project.call("maad_validate", given(args))
     except MaadErrors as failure:
         fail(failure)
@@ -65,6 +65,20 @@ def validate_command(
     else:
         _print_validation(report, unreadable)
     return 1 if report["invalid"] or unreadable else 0
+
+
+def _brought_up_to_date(project: OneShot, report_to: OnProgress | None) -> list[dict[str, Any]]:
+    """The files that cannot be indexed, after a pass over all; a project that is only read stays
+    as it is."""
+    try:
+        report = project.call("maad_reindex", {}, on_progress=report_to)
+    except MaadErrors as failure:
+        if failure.errors[0].code != "PROJECT_READ_ONLY":
+            raise
+        warn("the project is only read: changes of files that the index does not know are left out")
+        return []
+    unreadable: list[dict[str, Any]] = report["errors"]
+    return unreadable
 
 
 @click.command("reindex")

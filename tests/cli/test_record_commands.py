@@ -245,6 +245,9 @@ def test_a_project_that_cannot_be_written_is_read(
     created = run("create", "note", "--field", "title=New")
     assert created.code == 1
     assert "PROJECT_READ_ONLY" in created.err
+    checked = run("validate", "--json")
+    assert (checked.code, checked.json["valid"]) == (0, 3)
+    assert "the project is only read" in checked.err
     assert len(list((project / "notes").iterdir())) == 3
 
 
