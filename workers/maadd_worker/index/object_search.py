@@ -224,7 +224,9 @@ def _values(reader: IndexReader, wanted: ObjectQuery, generation: int) -> tuple[
     tests, params = _tests("v", wanted)
     if wanted.value is None and wanted.contains is not None:
         lookup = look_up(reader, wanted.contains, generation)
-        if lookup is not None and lookup.guess <= _values_of_kind(reader, wanted):
+        if lookup is not None and (
+            lookup.guess <= _MOST_READ or lookup.guess <= _values_of_kind(reader, wanted)
+        ):
             # CROSS JOIN keeps the text index in front.
             source = f"FROM ({lookup.sql}) l CROSS JOIN object_values v ON v.id = l.id{{joined}} "
             return f"{source} WHERE {tests}", [*lookup.params, *params]
