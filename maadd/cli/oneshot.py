@@ -69,10 +69,17 @@ class Access(Protocol):
 
 
 class OneShot:
-    """An open project that answers one call at a time."""
+    """An open project that answers one call at a time. `open_alone` opens it without the server
+    that serves it."""
 
-    def __init__(self, open_access: Callable[[], Access], warn: Warn) -> None:
+    def __init__(
+        self,
+        open_access: Callable[[], Access],
+        warn: Warn,
+        open_alone: Callable[[], Access] | None = None,
+    ) -> None:
         self._open_access = open_access
+        self._open_alone = open_alone
         self._access = open_access()
         self._warn = warn
         self._reindexed = False
@@ -117,12 +124,25 @@ class OneShot:
     def _answer(self, call: Call, on_progress: OnProgress | None) -> Reply:
         while True:
             try:
-                return self._access.answer(call, on_progress)
+                reply = self._access.answer(call, on_progress)
+                if not _needs_own_engine(call, reply) or self._open_alone is None:
+                    return reply
+                self._access.close()
+                self._access, self._open_alone = self._open_alone(), None
             except OwnerGone as gone:
                 if call.is_write and gone.maybe_done and not is_repeatable(call.tool):
                     raise MaadErrors([worker_lost(call)]) from None
                 self._access.close()
                 self._access = self._open_access()
+
+
+def _needs_own_engine(call: Call, reply: Reply) -> bool:
+    """Whether a server may only read a project whose index has to be made anew: that is the
+    business of the reindex that its owner asks for."""
+    if reply.ok or call.tool != "maad_reindex":
+        return False
+    errors = msgspec.json.decode(reply.body, type=list[WireError])
+    return any(error.code == "READ_ONLY" for error in errors)
 
 
 class _OwnEngine:
@@ -184,7 +204,15 @@ def open_project(root: str, settings: Settings, *, warn: Warn) -> Iterator[OneSh
         refuse_no_project(root)
     except MaadError as failure:
         raise MaadErrors([failure]) from failure
-    with contextlib.closing(OneShot(lambda: _open_access(root, settings, warn), warn)) as project:
+
+    def open_alone() -> Access:
+        try:
+            return _open_engine(root, settings, reads_only=False)
+        except MaadError as failure:
+            raise MaadErrors([failure]) from failure
+
+    one_shot = OneShot(lambda: _open_access(root, settings, warn), warn, open_alone)
+    with contextlib.closing(one_shot) as project:
         yield project
 
 

@@ -177,6 +177,31 @@ def test_the_end_of_a_record_is_told_to_those_who_watch_its_former_type(project)
     assert told() == "delete:x-1 create:x-1"
 
 
+def test_a_record_that_became_another_type_by_hand_is_gone_from_the_former(project):
+    path = project.write("assets/x-1.md", "---\ndoc_id: x-1\ndoc_type: asset\nname: N\n---\n")
+    project.reindex()
+    tail = project.call("changes_since").data["resumeCursor"]
+    path.write_text("---\ndoc_id: x-1\ndoc_type: vendor\nname: N\n---\n")
+    project.reindex()
+
+    def told(*types):
+        answer = project.call(
+            "changes_since", cursor=tail, includeDeletes=True, docTypes=list(types)
+        )
+        return feed(answer)
+
+    assert told("asset") == "delete:x-1"
+    assert told("vendor") == "update:x-1"
+    assert told() == "delete:x-1 update:x-1"
+
+
+def test_many_types_that_do_not_exist_are_counted(four):
+    names = [f"no{number}" for number in range(5000)]
+    answer = four.call("changes_since", docTypes=["asset", *names])
+    assert len(answer.outcome.warnings) == 21
+    assert "4980 more names" in answer.outcome.warnings[-1].message
+
+
 def test_types_that_do_not_exist_are_named(four):
     answer = four.call("changes_since", docTypes=["aset", "asset", "aset"])
     assert [(found.field, found.code) for found in answer.outcome.warnings] == [

@@ -138,6 +138,41 @@ def test_a_chain_that_leads_nowhere_is_refused(yard, doc_type, key, why):
         assert refused.value.details == {"field": key}
 
 
+def test_chains_are_followed_as_far_as_twenty_fields(project):
+    for number in range(24):
+        project.record(
+            "asset",
+            f"ast-{number:02}",
+            name=f"N{number}",
+            site="north",
+            weight=number,
+            parent=f"ast-{number + 1:02}",
+        )
+    project.reindex()
+
+    def chain(hops, leaf="name"):
+        return "->".join(["parent"] * hops + [leaf])
+
+    every_length = {chain(hops): f"N{hops}" for hops in range(20)}
+    for sort in ("name", "docId"):
+        found = project.call("query", docType="asset", filters=every_length, sortBy=sort).data
+        assert [one["docId"] for one in found["results"]] == ["ast-00"]
+    groups = [chain(19, leaf) for leaf in ("name", "site", "weight")]
+    grouped = project.call(
+        "aggregate",
+        docType="asset",
+        groupBy=groups,
+        filters=every_length,
+        metric={"field": "weight", "op": "sum"},
+    ).data
+    assert (grouped["total"], len(grouped["groups"])) == (1, 1)
+    for arguments in ({"groupBy": chain(20)}, {"groupBy": "name", "filters": {chain(20): "x"}}):
+        with pytest.raises(MaadError) as refused:
+            project.call("aggregate", docType="asset", **arguments)
+        assert refused.value.code == "SCHEMA_REF_CHAIN_INVALID"
+        assert "at most 20 fields" in refused.value.message
+
+
 def test_the_condition_behind_a_chain_is_judged_as_any(yard):
     with pytest.raises(MaadError) as refused:
         numbers(yard, {"asset->site": []})

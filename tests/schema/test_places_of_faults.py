@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -90,6 +91,29 @@ def test_a_fault_of_a_schema_has_its_place(
 ) -> None:
     project = make_project({**LIBRARY, SCHEMA: text})
     assert places(project) == [("SCHEMA_INVALID", SCHEMA, line, col)]
+
+
+def test_a_schema_that_is_missing_is_shown_where_the_registry_names_it(make_project: Make) -> None:
+    text = "types:\n  a:\n    path: a\n    id_prefix: aa\n    schema: none.v1\n"
+    project = make_project({**LIBRARY, REGISTRY_PATH: text})
+    assert places(project) == [("SCHEMA_NOT_FOUND", REGISTRY_PATH, 5, 5)]
+
+
+@pytest.mark.parametrize("file", [REGISTRY_PATH, SCHEMA])
+def test_so_is_a_byte_that_is_no_text(make_project: Make, file: str) -> None:
+    project = make_project(LIBRARY)
+    path = Path(project.path, file)
+    path.write_bytes(
+        b"\xef\xbb\xbf# one\n" + "# zwei, öü\xff".encode("latin-1") + path.read_bytes()
+    )
+    path.write_bytes(path.read_bytes().replace(b"\xf6\xfc", "öü".encode()))
+    assert places(project) == [("PARSE_ERROR", file, 2, 11)]
+
+
+def test_the_text_says_the_place_too(make_project: Make) -> None:
+    project = make_project({**LIBRARY, SCHEMA: FIELDS + "  name: string\n"})
+    with pytest.raises(MaadErrors, match=f" {SCHEMA}:3:3: field"):
+        load_model(project)
 
 
 def test_every_key_and_item_has_a_place_and_what_an_alias_repeats_has_none() -> None:

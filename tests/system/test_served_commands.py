@@ -129,6 +129,32 @@ def test_a_first_index_is_made_through_the_server_and_commands_go_on_when_that_i
     assert json.loads(run(BIN / "maad", "create", "note", "--field=title=x", project))["docId"]
 
 
+def test_an_index_that_a_reading_server_may_not_make_is_made_by_the_command(
+    tmp_path: Path, start: Any
+) -> None:
+    instance = Instance(tmp_path, records=3)
+    text = instance.path.read_text()
+    instance.path.write_text(text.replace("    role:", "    history_mode: read\n    role:", 1))
+    daemon = start(instance)
+    client = daemon.client(instance.token)
+    client.ok("maad_use_project", name="main")
+    [error] = client.call("maad_summary")["errors"]
+    assert error["code"] == "READ_ONLY"
+    assert "maad reindex" in error["message"]
+    done = subprocess.run(
+        [BIN / "maad", "reindex", f"--project={instance.project}"],
+        capture_output=True,
+        text=True,
+        env={**ENVIRONMENT, "MAADD_RUNTIME_DIR": str(tmp_path / "run")},
+        check=False,
+        timeout=50,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["indexed"] == 3
+    assert eventually(lambda: client.call("maad_summary")["ok"], 10)
+    assert client.ok("maad_summary")["totalDocuments"] == 3
+
+
 def test_status_and_reload_are_answered_by_the_running_server(served: Served) -> None:
     runtime = {"MAADD_RUNTIME_DIR": str(served.runtime)}
     instance = f"--instance={served.instance.path}"

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from maadd_worker.write import reindex
+
 SHIP = "---\ndoc_id: {0}\ndoc_type: ship\nschema: ship.v1\nname: {0}\n---\n"
 
 
@@ -55,6 +57,53 @@ def test_a_file_that_cannot_be_taken_is_an_error_and_the_call_succeeds(open_proj
     assert set(errors["DUPLICATE_DOC_ID"].values()) == {"ships/shp-a.md", "ships/copy.md"}
     assert errors["PARSE_ERROR"]["file"] == "ships/broken.md"
     assert str(project.root) not in msgspec.json.encode(data).decode()
+
+
+def test_a_file_that_goes_before_it_is_looked_at_is_no_error(
+    open_project: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = open_project()
+    write_ships(project, "shp-a", "shp-b")
+    project.ok("maad_reindex")
+    portions = reindex.portions
+
+    def go_away(files: Any) -> Any:
+        (project.root / "ships/shp-a.md").unlink()
+        return portions(files)
+
+    monkeypatch.setattr(reindex, "portions", go_away)
+    for scope in ({"docType": "ship"}, {"path": "ships"}):
+        report = project.ok("maad_reindex", force=True, **scope)
+        assert report == {"scanned": 1, "indexed": 1, "skipped": 0, "errors": []}
+        write_ships(project, "shp-a")
+    [error] = project.ok("maad_reindex", docId="shp-a")["errors"]
+    assert error["code"] == "FILE_READ_ERROR"
+
+
+def test_health_tells_once_and_where_what_refuses_writes(open_project: Any) -> None:
+    project = open_project()
+    registry, schema = (
+        project.root / name for name in ("_registry/object_types.yaml", "_schema/ship.v1.yaml")
+    )
+    sound = registry.read_text(), schema.read_text()
+
+    def told() -> list[dict[str, Any]]:
+        project.reply("maad_create", docType="ship", fields={"name": "A"})
+        advisories = project.ok("maad_health")["advisories"]
+        return [one for one in advisories if one["code"].endswith("_INVALID")]
+
+    registry.write_text(sound[0].replace("id_prefix: shp", "id_prefix: SHP"))
+    [advisory] = told()
+    line = 1 + registry.read_text()[: registry.read_text().index("SHP")].count("\n")
+    assert (advisory["file"], advisory["line"]) == ("_registry/object_types.yaml", line)
+    assert "type" not in advisory
+    registry.write_text(sound[0])
+    schema.write_text(sound[1].replace("fields:\n", "fields:\n  odd: {type: dat}\n"))
+    [advisory] = told()
+    assert (advisory["type"], advisory["file"]) == ("ship", "_schema/ship.v1.yaml")
+    assert advisory["line"] == 5
+    schema.write_text(sound[1])
+    assert told() == []
 
 
 def test_rows_of_a_lost_folder_are_kept_told_and_pruned_on_confirmation(open_project: Any) -> None:

@@ -12,13 +12,25 @@ from maadd_worker.schema.model import ModelRefresh
 
 
 def model_advisories(refresh: ModelRefresh) -> list[dict[str, Any]]:
-    """What loading the model had to say, and the types that are refused since an edit."""
+    """What loading the model had to say, and what refuses types since an edit: once each, with the
+    type where it is about one."""
     advisories = [msgspec.to_builtins(one) for one in refresh.model.advisories]
+    told: dict[tuple[str, str], dict[str, Any]] = {}
     for name, errors in refresh.refused.items():
-        advisories += [
-            {"code": error.code, "message": error.message, "type": name} for error in errors
-        ]
-    return advisories
+        for error in errors:
+            before = told.get((error.code, error.message))
+            if before is not None:
+                before.pop("type", None)
+                continue
+            advisory = {"code": error.code, "message": error.message, "type": name}
+            told[error.code, error.message] = advisory | _place(error)
+    return [*advisories, *told.values()]
+
+
+def _place(error: MaadError) -> dict[str, Any]:
+    if error.location is None:
+        return {}
+    return {"file": error.location.file, "line": error.location.line}
 
 
 def empty_advisories(files: int | None, *, read_only: bool) -> list[dict[str, Any]]:

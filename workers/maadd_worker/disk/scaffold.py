@@ -87,7 +87,7 @@ def _refuse(what: str, *, read_only: bool) -> None:
         raise MaadError(
             "READ_ONLY",
             f"{what} is missing and a read-only project gets nothing written; open it once in "
-            "another history mode, or run maad init there",
+            "another history mode, or run maad reindex there",
         )
 
 

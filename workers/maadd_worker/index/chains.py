@@ -11,6 +11,9 @@ from maadd_worker.schema.schema import FieldDef
 
 ARROW = "->"
 
+MAX_FIELDS = 20
+"""Of a chain: three of them, as groups, are as many tables as SQLite joins."""
+
 
 class ChainFault(Exception):
     """Why a chain leads nowhere; the caller names the argument."""
@@ -24,12 +27,14 @@ def is_chain(text: str) -> bool:
 def parse_chain(text: str, doc_type: str | None, model: Model) -> tuple[tuple[str, ...], FieldDef]:
     """The fields of a chain that starts at records of a type, and the declaration of its leaf.
 
-    ChainFault without a type, for an empty segment, a type without schema, an unknown field, or
-    something else than a single ref before the leaf.
+    ChainFault without a type, for an empty segment, more than 20 fields, a type without schema, an
+    unknown field, or something else than a single ref before the leaf.
     """
     fields = tuple(part.strip() for part in text.split(ARROW))
     if not all(fields):
         raise ChainFault("a segment is empty; write field->field")
+    if len(fields) > MAX_FIELDS:
+        raise ChainFault(f"a chain has at most {MAX_FIELDS} fields")
     if doc_type is None:
         raise ChainFault("a chain needs docType")
     for name in fields[:-1]:

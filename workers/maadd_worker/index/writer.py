@@ -183,6 +183,9 @@ class IndexWriter:
         `previous` is the row of the id, also of a tombstone, which comes to life. Another row
         with the same path raises apsw.Error.
         """
+        if previous is not None and previous.doc_type != new.doc_type:
+            # Whoever follows the former type sees the record go.
+            self._note_deletion(previous)
         row = self._new_row(new, previous, self.stamps.now())
         if previous is not None and previous.file_path != row.file_path:
             note_former_path(self.connection, previous)
@@ -250,7 +253,7 @@ class IndexWriter:
         execute("DELETE FROM documents WHERE doc_id = ?", (doc_id,))
         execute(_FORGET_ANSWERS, (doc_id,))
         execute("DELETE FROM carried WHERE doc_id = ?", (doc_id,))
-        execute(_NOTE_DELETION, (self.stamps.next_seq(), doc_id, row.doc_type, self.stamps.now()))
+        self._note_deletion(row)
         return row
 
     def let_go(self, doc_id: str) -> DocumentRow | None:
@@ -329,6 +332,10 @@ class IndexWriter:
     def remember_file(self, doc_id: str, file: FileIdentity | None) -> None:
         """Note the stat values of a file whose content was found to be the indexed one."""
         self.connection.execute(_REMEMBER_FILE, (*_file_values(file), doc_id))
+
+    def _note_deletion(self, row: DocumentRow) -> None:
+        noted = (self.stamps.next_seq(), row.doc_id, row.doc_type, self.stamps.now())
+        self.connection.execute(_NOTE_DELETION, noted)
 
     def _new_row(self, new: NewDocument, previous: DocumentRow | None, now: str) -> DocumentRow:
         stamp = self.stamps.of(new, previous, now)

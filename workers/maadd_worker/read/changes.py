@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -89,11 +90,7 @@ def changes_since(context: ReadContext, args: ChangesSinceArgs) -> Outcome:
     limit = min(args.limit, _LIMIT_CAP)
     epoch = context.reader.meta_get(EPOCH_KEY) or ""
     given = args.cursor or None
-    warnings = tuple(
-        Advice("docTypes", advice.message, advice.code)
-        for name in dict.fromkeys(args.doc_types)
-        for advice in type_advice(context.model, name)
-    )
+    warnings = tuple(_type_advice(context, args.doc_types))
     behind = 0
     if given is not None:
         cursor = _decode(given)
@@ -119,6 +116,18 @@ def changes_since(context: ReadContext, args: ChangesSinceArgs) -> Outcome:
         "resumeCursor": resume,
     }
     return Outcome(data, warnings, rows=len(shown))
+
+
+def _type_advice(context: ReadContext, doc_types: Sequence[str]) -> Iterator[Advice]:
+    """UNKNOWN_TYPE for the first few names that are no types."""
+    known = context.model.registry.types
+    unknown = [name for name in dict.fromkeys(doc_types) if name not in known]
+    for name in unknown[:_FEW_TYPES]:
+        for advice in type_advice(context.model, name):
+            yield Advice("docTypes", advice.message, advice.code)
+    if len(unknown) > _FEW_TYPES:
+        text = f"{len(unknown) - _FEW_TYPES} more names in docTypes are no registered types"
+        yield Advice("docTypes", text, "UNKNOWN_TYPE")
 
 
 def _page(context: ReadContext, args: ChangesSinceArgs, behind: int, limit: int) -> list[Any]:

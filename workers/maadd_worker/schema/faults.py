@@ -32,12 +32,13 @@ def located_errors(
     errors: list[MaadError] = []
     for fault in faults:
         details: dict[str, object] = {named: file}
-        place = _TOP
+        place, where = _TOP, file
         if places is not None:
             place = _place_of(fault.path, places)
             details |= {"line": place.line, "col": place.col}
+            where = f"{file}:{place.line}:{place.col}"
         location = SourceLocation(file, place.line, place.col)
-        message = f"{file}: {fault.message}"
+        message = f"{where}: {fault.message}"
         errors.append(MaadError(fault.code, message, details, location=location))
     return errors
 

@@ -10,6 +10,7 @@ import msgspec
 from maadd.protocol.errors import MaadError, MaadErrors, errors_of
 from maadd_worker.disk.root import FileContent, ProjectRoot
 from maadd_worker.markdown.yaml_profile import load_yaml_document
+from maadd_worker.schema.faults import Fault, located_errors
 from maadd_worker.schema.registry import (
     REGISTRY_PATH,
     Advisory,
@@ -170,9 +171,9 @@ def stamp_of(content: FileContent) -> FileStamp:
 def _read(root: ProjectRoot) -> _Reading:
     stamps = {REGISTRY_PATH: ABSENT}
     try:
-        content = read_registry(root)
-        stamps[REGISTRY_PATH] = stamp_of(content)
-        registry = judge_registry(root, content)
+        registered = read_registry(root)
+        stamps[REGISTRY_PATH] = stamp_of(registered)
+        registry = judge_registry(root, registered)
     except (MaadError, MaadErrors) as failure:
         return _Reading(None, tuple(errors_of(failure)), {}, {}, stamps)
     schemas: dict[str, Schema] = {}
@@ -183,7 +184,7 @@ def _read(root: ProjectRoot) -> _Reading:
             continue
         stamps[path] = ABSENT
         try:
-            content = _read_schema(root, entry)
+            content = _read_schema(root, entry, registered)
             stamps[path] = stamp_of(content)
             text = decode_model_file(content.data, path)
             document = load_yaml_document(text, path)
@@ -193,26 +194,26 @@ def _read(root: ProjectRoot) -> _Reading:
     return _Reading(registry, (), schemas, broken, stamps)
 
 
-def _read_schema(root: ProjectRoot, entry: TypeEntry) -> FileContent:
+def _read_schema(root: ProjectRoot, entry: TypeEntry, registered: FileContent) -> FileContent:
+    """A schema file; raises what is wrong with the place in the registry that names it."""
     path = schema_path(entry.schema_ref)
     try:
         return root.read(path)
     except MaadError as error:
         if error.code == "PATH_OUTSIDE_PROJECT":
-            raise MaadError(
-                "REGISTRY_INVALID",
-                f'{REGISTRY_PATH}: type "{entry.name}": {path} is a link that leads out of the '
-                "project or nowhere",
-            ) from error
-        raise MaadError(
-            "SCHEMA_NOT_FOUND",
-            f'{path}, the schema of type "{entry.name}", '
-            + (
-                "does not exist; create it"
-                if is_absent(error)
-                else f"cannot be read: {error.message}"
-            ),
-        ) from error
+            code = "REGISTRY_INVALID"
+            message = (
+                f'type "{entry.name}": {path} is a link that leads out of the project or nowhere'
+            )
+        else:
+            code = "SCHEMA_NOT_FOUND"
+            why = f"cannot be read: {error.message}"
+            if is_absent(error):
+                why = "does not exist; create it"
+            message = f'{path}, the schema of type "{entry.name}", {why}'
+        fault = Fault(("types", entry.name, "schema"), message, code)
+        text = decode_model_file(registered.data, REGISTRY_PATH)
+        raise MaadErrors(located_errors([fault], REGISTRY_PATH, text, "file")) from error
 
 
 def model_of(registry: Registry, schemas: dict[str, Schema], stamps: dict[str, FileStamp]) -> Model:

@@ -13,6 +13,7 @@ import msgspec
 from maadd.protocol.errors import MaadError, MaadErrors, SourceLocation
 from maadd_worker.disk.paths import is_safe_relative, is_safe_schema_ref, is_within
 from maadd_worker.disk.root import FileContent, ProjectRoot
+from maadd_worker.markdown.frontmatter import decode_text
 from maadd_worker.markdown.text import js_text
 from maadd_worker.markdown.yaml_profile import load_yaml_document
 from maadd_worker.schema.faults import Fault, located_errors
@@ -142,15 +143,7 @@ def parse_registry(document: object) -> Registry:
 def decode_model_file(data: bytes, file: str) -> str:
     """The YAML of a registry or schema file, without its byte order mark and, where it is written
     like the frontmatter of a record, without its closing line; PARSE_ERROR."""
-    try:
-        text = data.decode("utf-8").removeprefix("\ufeff")
-    except UnicodeDecodeError as error:
-        raise MaadError(
-            "PARSE_ERROR",
-            f"{file}: invalid UTF-8 at byte {error.start}; save the file as UTF-8",
-            {"file": file, "line": 1, "col": 1},
-            location=SourceLocation(file, 1, 1),
-        ) from error
+    text = decode_text(data, file).removeprefix("\ufeff")
     whole = text.rstrip()
     if text.startswith("---") and whole.endswith("\n---"):
         return whole[:-3]
@@ -234,7 +227,8 @@ def _text(value: Mapping[str, Any], key: str, found: list[_KeyFault]) -> str:
     if text is None or text == "":
         found.append((key, f"{key} is missing"))
     else:
-        found.append((key, f"{key} must be text; put it in quotes"))
+        advice = "" if isinstance(text, dict | list) else "; put it in quotes"
+        found.append((key, f"{key} must be text{advice}"))
     return ""
 
 

@@ -152,7 +152,7 @@ def _index_files(context: WriteContext, scope: _Scope, made_since: str) -> PassS
         files = {file.path: file for walk in walks for file in walk.files}
         warnings = list(dict.fromkeys(text for walk in walks for text in walk.warnings))
         complete = all(walk.complete for walk in walks)
-    seen = indexed = skipped = partial = pruned = 0
+    seen = indexed = skipped = partial = pruned = vanished = 0
     errors: list[MaadError] = []
     changed_ids: list[ChangedId] = []
     for portion in portions(files.values()):
@@ -161,7 +161,11 @@ def _index_files(context: WriteContext, scope: _Scope, made_since: str) -> PassS
         seen += len(portion)
         paths = [file.path for file in portion]
         prepared = prepare_paths(context, paths, made_since=made_since)
-        errors += [_gone(file.path) for file in prepared if file.state == "gone"]
+        gone = [file.path for file in prepared if file.state == "gone"]
+        if scope.is_folder:
+            vanished += len(gone)  # between the listing and the look at it
+        else:
+            errors += map(_gone, gone)
         there = [file for file in prepared if file.state != "gone"]
         for outcome in store_batch(context.writer, context.root, there) if there else ():
             errors.extend(outcome.errors)
@@ -175,7 +179,7 @@ def _index_files(context: WriteContext, scope: _Scope, made_since: str) -> PassS
             skipped += not done.rows_made
             partial += done.rows_made and done.row.partial
     return ReindexReport(
-        scanned=len(files),
+        scanned=len(files) - vanished,
         indexed=indexed,
         skipped=skipped,
         errors=tuple(errors),
