@@ -48,9 +48,10 @@ class Served:
         return self.daemon.client(token)
 
     def reload(self) -> None:
-        done = self.daemon.log.count('"msg":"instance_reload_complete"')
+        # The tokens are the last part of a reload.
+        done = self.daemon.log.count('"msg":"tokens_reload"')
         self.daemon.process.send_signal(signal.SIGHUP)
-        assert eventually(lambda: self.daemon.log.count('"msg":"instance_reload_complete"') > done)
+        assert eventually(lambda: self.daemon.log.count('"msg":"tokens_reload"') > done)
 
 
 @pytest.fixture(scope="module")
