@@ -12,7 +12,7 @@ from maadd_worker.schema.schema import FieldDef
 ARROW = "->"
 
 MAX_FIELDS = 20
-"""Of a chain: three of them, as groups, are as many tables as SQLite joins."""
+"""Of a chain: three of them, as groups, are about as many tables as SQLite can join."""
 
 
 class ChainFault(Exception):

@@ -15,8 +15,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import compress, repeat
-from string import ascii_lowercase, ascii_uppercase
 
+from maadd_worker.index.filters import ascii_lower
 from maadd_worker.index.scope import Part
 
 Key = str | float
@@ -33,7 +33,6 @@ _SPARSE = 12
 """In a set with fewer than one in so many, to go from one to the next is the shorter way."""
 
 _AS_FLAGS = bytes.maketrans(b"01", b"\0\1")
-_SMALL_LETTERS = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 class Column:
@@ -108,13 +107,13 @@ class Column:
 
     def holding(self, text: str, among: int) -> int:
         """The records of `among` whose text holds another; only ASCII letters fold."""
-        folded = _folded(text)
+        folded = ascii_lower(text)
         held = self._value_of
         among &= (1 << len(held)) - 1
         found = [
             record
             for record in members(among)
-            if isinstance(value := held[record], str) and folded in _folded(value)
+            if isinstance(value := held[record], str) and folded in ascii_lower(value)
         ]
         return _bits(found)
 
@@ -229,10 +228,6 @@ def _bits(records: Sequence[int]) -> int:
     for record in records:
         bits[record >> 3] |= 1 << (record & 7)
     return int.from_bytes(bits, "little")
-
-
-def _folded(text: str) -> str:
-    return text.lower() if text.isascii() else text.translate(_SMALL_LETTERS)
 
 
 def held_by(held: Sequence[Held], records: int, mask: bytes | None) -> list[Held]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ MAX_OPERATORS = 100
 _MEMBERS = 2
 """Of an operator: `op` and `value`."""
 
+_SMALL_LETTERS = str.maketrans(ascii_uppercase, ascii_lowercase)
 _ASCII_LETTER = re.compile("[A-Za-z]")
 _NO_PATTERN = re.compile("[%_\\0]")
 _LONGEST_PATTERN = 1000
@@ -97,7 +99,7 @@ def contains_test(column: str, text: str) -> str:
     folded = f"instr(lower({column}), lower(?)) > 0"
     if not _is_pattern(text):
         return folded
-    # Half the time, but LIKE reads no further than a character U+0000.
+    # A third less time, but LIKE reads no further than a character U+0000.
     rest = f"instr({column}, char(0)) > 0 AND {folded}"
     return f"({column} LIKE '%' || ? || '%' OR {rest})"
 
@@ -111,6 +113,11 @@ def contains_params(text: str) -> tuple[str, ...]:
 def _is_pattern(text: str) -> bool:
     """Whether LIKE takes every character of a text as it stands."""
     return len(text) <= _LONGEST_PATTERN and _NO_PATTERN.search(text) is None
+
+
+def ascii_lower(text: str) -> str:
+    """A text with its ASCII letters as small ones, which is all that a substring folds."""
+    return text.lower() if text.isascii() else text.translate(_SMALL_LETTERS)
 
 
 def is_number(value: object) -> bool:

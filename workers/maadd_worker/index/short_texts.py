@@ -11,7 +11,6 @@ instead of changing one count for each short text of its values.
 
 from __future__ import annotations
 
-import string
 from collections.abc import Iterable
 from operator import add
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import apsw
 
 from maadd_worker.index.documents import read_meta
+from maadd_worker.index.filters import ascii_lower
 
 _END_OF_ALPHABETS = "\u1100"
 """The scripts before this character have letters for single sounds."""
@@ -29,15 +29,8 @@ _MOST_CHANGES = 1000
 _FOLDED_KEY = "values_folded"
 """`engine_meta`: how many folds there were."""
 
-_ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-
 _Counts = dict[tuple[str, str], dict[str, int]]
 """By primitive and subtype: the number of objects by short text."""
-
-
-def ascii_lower(text: str) -> str:
-    """A text with its ASCII letters as small ones, which is all that a search folds."""
-    return text.lower() if text.isascii() else text.translate(_ASCII_LOWER)
 
 
 def is_counted(text: str) -> bool:
@@ -63,25 +56,14 @@ def has_changes(connection: apsw.Connection) -> bool:
 def fold_changes(connection: apsw.Connection) -> None:
     """Move the noted changes into the counts, in the open transaction; no text of a value stays
     in their table."""
-    counts = _count(connection.execute(_CHANGES))
-    connection.executemany(
-        _ADD_COUNT, [(text, *kind, number) for text, kind, number in _rows(counts) if number]
-    )
+    _add_counts(connection, _CHANGES)
     connection.execute("DELETE FROM short_texts WHERE objects = 0")
-    connection.execute("DELETE FROM value_changes")
-    connection.execute(_NOTE_FOLD, (_FOLDED_KEY,))
 
 
 def count_short_texts(connection: apsw.Connection) -> None:
     """Count everything anew from `object_values`, in the open transaction."""
-    counts = _count(connection.execute(_VALUES))
     connection.execute("DELETE FROM short_texts")
-    connection.executemany(
-        "INSERT INTO short_texts (text, primitive, subtype, objects) VALUES (?, ?, ?, ?)",
-        [(text, *kind, number) for text, kind, number in _rows(counts)],
-    )
-    connection.execute("DELETE FROM value_changes")
-    connection.execute(_NOTE_FOLD, (_FOLDED_KEY,))
+    _add_counts(connection, _VALUES)
 
 
 def last_fold(connection: apsw.Connection) -> int:
@@ -108,6 +90,15 @@ def counted_objects(
             params.append(wanted)
     found: int = connection.execute(_COUNTED.format(tests=" AND ".join(tests)), params).get
     return found
+
+
+def _add_counts(connection: apsw.Connection, source: str) -> None:
+    counts = _count(connection.execute(source))
+    connection.executemany(
+        _ADD_COUNT, [(text, *kind, number) for text, kind, number in _rows(counts) if number]
+    )
+    connection.execute("DELETE FROM value_changes")
+    connection.execute(_NOTE_FOLD, (_FOLDED_KEY,))
 
 
 def _count(rows: Iterable[Any]) -> _Counts:

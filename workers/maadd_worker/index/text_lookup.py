@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
+from maadd_worker.index.filters import ascii_lower
 from maadd_worker.index.reader import IndexReader
-from maadd_worker.index.short_texts import ascii_lower, counted_objects, is_counted
+from maadd_worker.index.short_texts import counted_objects, is_counted
 
 _RUN = 3
 _MOST_RUNS = 24
